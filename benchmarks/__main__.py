@@ -11,6 +11,7 @@ from benchmarks.figure import NO_BASELINE, Figure, NotMeasured
 
 SUITES = (
     "bulk",
+    "tls",
     "librdkafka",
     "requests",
     "bytecodes",

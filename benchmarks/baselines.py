@@ -7,11 +7,14 @@
 - `source FILE`: receives an 8-byte length; sends that many bytes of FILE from its start.
 - `echo`: uvloop and `BufferedProtocol`; answers every 4-byte-size frame with 16 bytes.
 - `idle`: a uvloop process that listens and does nothing.
+
+A sink and a source with `--tls PEM` behind their file speak TLS, with the key and the certificate in that file.
 """
 
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import sys
 from collections.abc import Iterator
@@ -25,11 +28,13 @@ REPLY = struct.pack(">ii", 12, 0) + bytes(8)
 
 def sink(path: str, *others: str) -> None:
     buffer = memoryview(bytearray(CHUNK))
-    for number, connection in enumerate(_accepted()):
+    pem = others[1] if others[:1] == ("--tls",) else None
+    others = () if pem is not None else others
+    for number, connection in enumerate(_accepted(pem)):
         # A file of its own for each, as Ottla gets a topic: the pages of a truncated file are used again, warm, and on
         # a virtual machine the first touch of others costs several times as much as all else done with the bytes.
         file = os.open(f"{path}.{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        length = connection.recv(8, socket.MSG_WAITALL)
+        length = _length(connection)
         remaining = struct.unpack(">q", length)[0]
         followers = [socket.create_connection(("127.0.0.1", int(port))) for port in others]
         for follower in followers:
@@ -48,10 +53,10 @@ def sink(path: str, *others: str) -> None:
         os.close(file)
 
 
-def source(path: str) -> None:
+def source(path: str, *tls: str) -> None:
     file = os.open(path, os.O_RDONLY)
-    for connection in _accepted():
-        remaining = struct.unpack(">q", connection.recv(8, socket.MSG_WAITALL))[0]
+    for connection in _accepted(tls[1] if tls else None):
+        remaining = struct.unpack(">q", _length(connection))[0]
         position = 0
         while remaining:
             chunk = os.pread(file, min(CHUNK, remaining), position)
@@ -86,10 +91,20 @@ class Echo(asyncio.BufferedProtocol):
             self._transport.write(REPLY * replies)
 
 
-def _accepted() -> Iterator[socket.socket]:
+def _accepted(pem: str | None = None) -> Iterator[socket.socket]:
     listener = socket.create_server(("127.0.0.1", 0))
     _announce(listener.getsockname()[1])
-    return iter(lambda: listener.accept()[0], None)
+    if pem is None:
+        return iter(lambda: listener.accept()[0], None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return iter(lambda: context.wrap_socket(listener.accept()[0], server_side=True), None)
+
+
+def _length(connection: socket.socket) -> bytes:
+    # TLS takes no flags; the client sends the length in one record.
+    is_tls = isinstance(connection, ssl.SSLSocket)
+    return connection.recv(8) if is_tls else connection.recv(8, socket.MSG_WAITALL)
 
 
 def _announce(port: int) -> None:

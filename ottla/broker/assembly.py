@@ -6,9 +6,11 @@ What a part does when the metadata changes it does as a publisher, in the order 
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
 from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
@@ -66,8 +68,8 @@ class Parts:
         directory = data.directory
         self.runtime = runtime
         self.data = data
-        self.network = network
         self.listeners = listeners
+        self.network = self._network_of_peers(network)
         self.login = listeners.inter_broker_login
         self.log_directory = directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory, lambda: self.replicas.high_watermarks())
@@ -83,7 +85,7 @@ class Parts:
         self.producer_ids = ProducerIds(runtime, self.metadata)
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
-        self.config_admin = ConfigAdminManager(runtime, self.metadata)
+        self.config_admin = ConfigAdminManager(runtime, self.metadata, self._check_configuration)
         self.client_quotas = ClientQuotaAdminManager(self.metadata)
         self.scram_users = ScramUserManager(self.metadata)
         self.loggers = BrokerLoggers(runtime)
@@ -266,8 +268,31 @@ class Parts:
             inter_broker_listener=listeners.inter_broker,
             part=self._part,
             sasl=listeners.sasl,
+            tls=listeners.tls,
             guarded=None if self.runtime.config.authorizer_class_name is None else self._make_guard(),
         )
+
+    def _network_of_peers(self, network: Network) -> Network:
+        if self.listeners.inter_broker not in self.listeners.tls:
+            return network
+        # Imported here: a broker without TLS starts without it.
+        from ottla.broker.server.tls_network import TlsNetwork
+
+        def context() -> SSLContext:
+            assert self.server.tls is not None, "the listener of the brokers has TLS"
+            return self.server.tls[self.listeners.inter_broker].tls.as_client
+
+        return TlsNetwork(network, self.runtime, context)
+
+    def _check_configuration(self, config: ServerConfig) -> None:
+        """Raises ConfigError for what a listener could not serve with."""
+        if self.server.tls is not None:
+            self.server.tls.check(config)
+
+    def _broker_configured(self) -> None:
+        self.log_manager.configured()
+        if self.server.tls is not None:
+            self.server.tls.reload()
 
     def _make_guard(self) -> Callable[[Api, Handle], Handle]:
         """Imported here: a broker without an authorizer starts without it."""
@@ -356,9 +381,7 @@ class Parts:
         return events
 
     def _register_publishers(self) -> None:
-        configs = ConfigPublisher(
-            self.runtime, self.metadata.configs, self.replicas.configure, self.log_manager.configured
-        )
+        configs = ConfigPublisher(self.runtime, self.metadata.configs, self.replicas.configure, self._broker_configured)
         self.metadata.publishers += (
             self.deleted_topics,
             self.topic_logs,

@@ -7,6 +7,7 @@ while the error is a transient one, until the timeout.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from ssl import SSLContext
 from types import TracebackType
 from typing import TypeVar
 
@@ -44,27 +45,36 @@ Response = TypeVar("Response", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The brokers to ask first, how long one request may take, and who logs in, if that is wanted."""
+    """The brokers to ask first, how long one request may take, who logs in, and what TLS is spoken with, if that is
+    wanted."""
 
     bootstrap: Sequence[Address]
     timeout_s: float
     login: LoginCredentials | None = None
+    tls: SSLContext | None = None
 
     @property
     def timeout_ms(self) -> int:
         return int(self.timeout_s * 1000)
 
     def client(self) -> "Client":
-        return Client(self.bootstrap, self.timeout_s, self.login)
+        return Client(self.bootstrap, self.timeout_s, self.login, self.tls)
 
 
 class Client:
     """Use as an asynchronous context manager. Every method raises ClientError, whose message is for the user."""
 
-    def __init__(self, bootstrap: Sequence[Address], timeout_s: float, login: LoginCredentials | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        timeout_s: float,
+        login: LoginCredentials | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
         self._login = login
+        self._tls = tls
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
@@ -232,7 +242,7 @@ class Client:
         connection = self._connections.get(address)
         if connection is None:
             try:
-                connection = await BrokerConnection.open(address, self._timeout_s, self._login)
+                connection = await BrokerConnection.open(address, self._timeout_s, self._login, self._tls)
             except NoAnswer as error:
                 raise self._explained(address, error) from error
             self._connections[address] = connection

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.properties import parse_properties
-from ottla.broker.config.server_network import PLAINTEXT, SASL_PLAINTEXT
+from ottla.broker.config.server_network import PROTOCOLS, WITH_SASL, WITH_TLS
 from ottla.protocol.address import Address, parse_addresses
 from ottla.security.authentication import PLAIN
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
@@ -17,7 +17,6 @@ from ottla.security.jaas import JaasError, LoginModule, parse_jaas
 
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 BOOTSTRAP = "bootstrap.servers"
-WITH_TLS = ("SSL", "SASL_SSL")
 # What Kafka's clients take where the property is missing.
 KAFKA_MECHANISM = "GSSAPI"
 # Of other mechanisms, and of how a Java client comes by what they need.
@@ -53,16 +52,22 @@ class ClientProperties:
 
     @property
     def protocol(self) -> str | None:
-        """PLAINTEXT or SASL_PLAINTEXT; None if the file does not say. Raises ValueError."""
+        """One of Kafka's; None if the file does not say. Raises ValueError."""
         text = self._values.get(PROTOCOL)
         if text is None:
             return None
         name = text.strip().upper()
-        if name in WITH_TLS:
-            raise ValueError(f"{PROTOCOL}={name} is not supported yet: this command speaks no TLS")
-        if name not in (PLAINTEXT, SASL_PLAINTEXT):
-            raise ValueError(f"{PROTOCOL} is {PLAINTEXT} or {SASL_PLAINTEXT}, not {text!r}")
+        if name not in PROTOCOLS:
+            raise ValueError(f"{PROTOCOL} is one of {', '.join(PROTOCOLS)}, not {text!r}")
         return name
+
+    @property
+    def has_tls(self) -> bool | None:
+        """None if the file does not say. Raises ValueError."""
+        return None if self.protocol is None else self.protocol in WITH_TLS
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name)
 
     @property
     def mechanism(self) -> str | None:
@@ -78,7 +83,7 @@ class ClientProperties:
     @property
     def login(self) -> LoginCredentials | None:
         """None where the protocol has none, as by default. Raises ValueError."""
-        if self.protocol in (None, PLAINTEXT):
+        if self.protocol not in WITH_SASL:
             return None
         mechanism = self.mechanism
         if mechanism is None:
@@ -86,7 +91,7 @@ class ClientProperties:
             raise ValueError(f"{MECHANISM} is missing: Kafka's default {KAFKA_MECHANISM} is not supported, but {names}")
         text = self._values.get(JAAS)
         if text is None:
-            raise ValueError(f"{PROTOCOL}={SASL_PLAINTEXT} needs {JAAS}, or --user")
+            raise ValueError(f"{PROTOCOL}={self.protocol} needs {JAAS}, or --user")
         return _login_of(mechanism, text)
 
     @property

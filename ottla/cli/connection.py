@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import socket
+import ssl
 from random import random
 from typing import TypeVar
 
@@ -36,6 +37,8 @@ WANTS_LOGIN = (
     "--command-config"
 )
 
+_IN_HANDSHAKE = " in the TLS handshake, as what speaks no TLS does"
+
 Response = TypeVar("Response", bound=Message)
 
 
@@ -57,17 +60,26 @@ class BrokerConnection:
         # When the session is to be renewed, by the clock of the loop; None: it does not end.
         self._renewal_s: float | None = None
         # What it means if the broker closes the connection now.
-        self._when_closed = "; is it a Kafka-protocol listener without TLS?"
+        with_tls = writer.get_extra_info("ssl_object") is not None
+        self._when_closed = "" if with_tls else "; is it a Kafka-protocol listener without TLS?"
 
     @classmethod
     async def open(
-        cls, address: Address, timeout_s: float, login: LoginCredentials | None = None
+        cls,
+        address: Address,
+        timeout_s: float,
+        login: LoginCredentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> "BrokerConnection":
-        """Connect, agree on versions, and log in if that is wanted. Raises ClientError when there is no broker that
-        answers, and LoginFailed."""
+        """Connect, agree on versions, and log in if that is wanted; with TLS, if there is something for it. Raises
+        ClientError when there is no broker that answers, and LoginFailed."""
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
+                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
+        except ssl.SSLError as error:
+            raise ClientError(_no_tls(address, error)) from None
+        except ConnectionResetError:
+            raise NoAnswer(f"cannot reach {address}: it closes the connection{_IN_HANDSHAKE}") from None
         except TimeoutError:
             raise NoAnswer(f"cannot reach {address}: no answer within {timeout_s:g} s") from None
         except OSError as error:
@@ -175,6 +187,8 @@ class BrokerConnection:
                 return await self._read_frame()
         except TimeoutError:
             raise NoAnswer(f"{self.address} did not answer within {timeout_s:g} s") from None
+        except ssl.SSLError as error:
+            raise ClientError(_no_tls(self.address, error)) from None
         except (OSError, asyncio.IncompleteReadError):
             raise NoAnswer(f"{self.address} closed the connection{self._when_closed}") from None
 
@@ -182,7 +196,7 @@ class BrokerConnection:
         head = await self._reader.readexactly(4)
         size = int.from_bytes(head, "big")
         if head[0] in TLS_RECORD_TYPES and head[1] == 3:
-            raise ClientError(f"{self.address} speaks TLS, which this command does not")
+            raise ClientError(f"{self.address} speaks TLS: give --ca, --tls or --command-config")
         if head == b"HTTP":
             raise ClientError(f"{self.address} speaks HTTP, not Kafka's protocol")
         if not RESPONSE_SIZE_MIN <= size <= RESPONSE_SIZE_MAX:
@@ -216,6 +230,16 @@ def _version_offered(refusal: bytes) -> int:
 def _error_code(payload: bytes) -> int:
     """The error code of an ApiVersions response, which stands at the same place in every version."""
     return int.from_bytes(payload[4:6], "big", signed=True)
+
+
+def _no_tls(address: Address, error: ssl.SSLError) -> str:
+    from ottla.broker.config.tls_context import tls_failure
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"cannot trust {address}: {error.verify_message}; --ca names the file with the authority to trust"
+    if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return f"{address} does not speak TLS"
+    return f"no TLS with {address}: {tls_failure(error)}"
 
 
 def _reason(error: OSError) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ottla.broker.config.server_network import PLAINTEXT
+from ottla.broker.config.server_network import WITH_SASL
 from ottla.cli.client_properties import PROTOCOL, ClientProperties
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 
@@ -23,7 +23,7 @@ _OPTIONS = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         envvar=FILE_VARIABLE,
         show_envvar=True,
-        help="Kafka's client properties: bootstrap.servers, security.protocol, sasl.mechanism, sasl.jaas.config.",
+        help="Kafka's client properties: bootstrap.servers, security.protocol, sasl.*, ssl.*.",
     ),
     click.option("--user", metavar="NAME", help="Log in (SASL) as this user."),
     click.option(
@@ -63,8 +63,8 @@ def read_login(
             if values.get(option) is not None:
                 raise ValueError(f"--{option.replace('_', '-')} needs --user")
         return properties.login, properties
-    if properties.protocol == PLAINTEXT:
-        raise ValueError(f"--user logs in, but {PROTOCOL}={PLAINTEXT} of {path} has no login")
+    if properties.protocol is not None and properties.protocol not in WITH_SASL:
+        raise ValueError(f"--user logs in, but {PROTOCOL}={properties.protocol} of {path} has no login")
     mechanism = values.get("sasl_mechanism") or properties.mechanism or DEFAULT_MECHANISM
     return LoginCredentials(mechanism, user, _password(values.get("password_file"), environment)), properties
 

@@ -15,6 +15,7 @@ import click
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
 from ottla.cli.login import FILE_VARIABLE, read_login
+from ottla.cli.tls import read_tls
 from ottla.protocol.address import parse_addresses
 
 # Of the list of commands; click cuts a longer sentence.
@@ -119,9 +120,10 @@ def _matching(ctx: click.Context, incomplete: str, names: Callable[[Client], Awa
 async def _asked(ctx: click.Context, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
     file = ctx.params.get("command_config") or environ.get(FILE_VARIABLE)
     login, properties = read_login({**ctx.params, "command_config": file and Path(file)})
+    tls = read_tls(ctx.params, properties)
     given: Any = (
         ctx.params.get("bootstrap") or environ.get("OTTLA_BOOTSTRAP") or properties.bootstrap or DEFAULT_BOOTSTRAP
     )
     bootstrap = parse_addresses(given) if isinstance(given, str) else given
-    async with asyncio.timeout(WITHIN_S), Client(bootstrap, WITHIN_S, login) as client:
+    async with asyncio.timeout(WITHIN_S), Client(bootstrap, WITHIN_S, login, tls) as client:
         return await names(client)

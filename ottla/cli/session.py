@@ -17,6 +17,7 @@ from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
 from ottla.cli.login import LOGIN_PARAMETERS, login_options, read_login
 from ottla.cli.names import DEFAULT_BOOTSTRAP
 from ottla.cli.output import Output
+from ottla.cli.tls import TLS_PARAMETERS, read_tls, tls_options
 from ottla.protocol.address import Address, parse_addresses
 
 Result = TypeVar("Result")
@@ -74,8 +75,8 @@ def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: 
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command `--bootstrap`, the options of a login, `--request-timeout` and `--json`, and pass what they say as
-    its first argument, a Session."""
+    """Give a command `--bootstrap`, the options of a login and of TLS, `--request-timeout` and `--json`, and pass what
+    they say as its first argument, a Session."""
 
     @click.option(
         "--bootstrap",
@@ -88,6 +89,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         help="Brokers to connect to first.",
     )
     @login_options
+    @tls_options
     @click.option(
         "--request-timeout",
         "timeout_s",
@@ -100,7 +102,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)
     def with_session(*, bootstrap: list[Address], timeout_s: float, as_json: bool, **values: Any) -> None:
-        login = {name: values.pop(name) for name in LOGIN_PARAMETERS}
+        login = {name: values.pop(name) for name in (*LOGIN_PARAMETERS, *TLS_PARAMETERS)}
         command(Session(_client_config(bootstrap, timeout_s, login), Output(as_json)), **values)
 
     return with_session
@@ -110,10 +112,11 @@ def _client_config(bootstrap: list[Address], timeout_s: float, login: Mapping[st
     context = click.get_current_context()
     try:
         credentials, properties = read_login(login)
+        tls = read_tls(login, properties)
         if context.get_parameter_source("bootstrap") is ParameterSource.DEFAULT:
             bootstrap = properties.bootstrap or bootstrap
     except ValueError as error:
         raise click.UsageError(str(error), context) from error
     for name in properties.without_meaning:
         click.echo(f"Warning: {login['command_config']}: {name} means nothing to this command", err=True)
-    return ClientConfig(bootstrap, timeout_s, credentials)
+    return ClientConfig(bootstrap, timeout_s, credentials, tls)

@@ -78,7 +78,7 @@ async def test_an_unknown_host_is_said_to_be_unknown() -> None:
     ("greeting", "sentence"),
     [
         (b"", "127.0.0.1:PORT closed the connection; is it a Kafka-protocol listener without TLS?"),
-        (b"\x15\x03\x03\x00\x02\x02\x0a", "127.0.0.1:PORT speaks TLS, which this command does not"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "127.0.0.1:PORT speaks TLS: give --ca, --tls or --command-config"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "127.0.0.1:PORT speaks HTTP, not Kafka's protocol"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "127.0.0.1:PORT does not speak Kafka's protocol"),
         (b"\x00\x00\x00\x01\x00", "127.0.0.1:PORT does not speak Kafka's protocol"),

@@ -34,6 +34,7 @@ from ottla.broker.config.server_log import (
 )
 from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
 from ottla.broker.config.server_security import SecurityOptions
+from ottla.broker.config.server_tls import TlsOptions
 from ottla.broker.config.server_transaction import TransactionOptions
 
 _MINUTE_MS = 60_000
@@ -44,6 +45,7 @@ class ServerOptions(
     ListenerOptions,
     NetworkOptions,
     SecurityOptions,
+    TlsOptions,
     ClusterOptions,
     ReplicationOptions,
     GroupOptions,

@@ -54,6 +54,8 @@ class Update(Enum):
     CLUSTER_WIDE = "cluster-wide"
     ONLY_CLUSTER_WIDE = "only cluster-wide"
     """Not for one broker: brokers with different values would contradict each other."""
+    PER_BROKER = "per broker"
+    """Not for all brokers together: each has its own."""
 
 
 class Option(Generic[T]):

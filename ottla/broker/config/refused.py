@@ -10,7 +10,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_security import own_part
 
 _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
-_NO_TLS = "TLS is not supported"
+_NO_STORE_PASSWORD = "key stores and trust stores are PEM, where only the key has a password: ssl.key.password"
 _NO_KERBEROS = "GSSAPI is not supported"
 _NO_OAUTH = "OAUTHBEARER is not supported"
 _NO_TOKENS = "delegation tokens are not supported"
@@ -29,6 +29,8 @@ _REASONS = {
     "listener.name.<listener>.<mechanism>.sasl.jaas.config",
     "java.security.auth.login.config": "files of JAAS are not read: set "
     "listener.name.<listener>.<mechanism>.sasl.jaas.config",
+    "ssl.keystore.password": _NO_STORE_PASSWORD,
+    "ssl.truststore.password": _NO_STORE_PASSWORD,
     "log.message.format.version": _NO_OLD_FORMATS,
     "log.message.downconversion.enable": _NO_OLD_FORMATS,
     "message.format.version": _NO_OLD_FORMATS,
@@ -40,7 +42,11 @@ _REASONS = {
 }
 
 _REASON_OF_PREFIX = {
-    "ssl.": _NO_TLS,
+    "ssl.provider": _NO_PLUGINS,
+    "ssl.keymanager.": _NO_PLUGINS,
+    "ssl.trustmanager.": _NO_PLUGINS,
+    "ssl.secure.random.": _NO_PLUGINS,
+    "ssl.engine.": _NO_PLUGINS,
     "sasl.kerberos.": _NO_KERBEROS,
     "sasl.oauthbearer.": _NO_OAUTH,
     "sasl.login.": _NO_PLUGINS,

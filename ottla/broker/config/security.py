@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.server_network import PLAINTEXT, SASL_PLAINTEXT, SERVED_PROTOCOLS, protocols
+from ottla.broker.config.server_network import PLAINTEXT, WITH_SASL, protocols
 from ottla.broker.config.server_security import (
     ENABLED_MECHANISMS,
     INTER_BROKER_MECHANISM,
@@ -68,10 +68,7 @@ def sasl_of_listeners(config: ServerConfig, names: Iterable[str]) -> dict[str, S
             raise ConfigError(f"{each.name}: there is no listener {each.listener}, only {', '.join(names)}")
     found: dict[str, SaslSettings] = {}
     for name in names:
-        protocol = protocol_of(config, name)
-        if protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(f"{protocol} of the listener {name} is not supported: there is no TLS yet")
-        if protocol == SASL_PLAINTEXT:
+        if protocol_of(config, name) in WITH_SASL:
             found[name] = _sasl_settings(config, name)
     if found and config.connection_failed_authentication_delay_ms >= config.connections_max_idle_ms:
         raise ConfigError("connection.failed.authentication.delay.ms is not less than connections.max.idle.ms")
@@ -84,7 +81,7 @@ def protocol_of(config: ServerConfig, listener: str) -> str:
 
 def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials | None:
     """What this broker logs in with to others; None where `listener`, theirs, has no SASL. Raises ConfigError."""
-    if protocol_of(config, listener) != SASL_PLAINTEXT:
+    if protocol_of(config, listener) not in WITH_SASL:
         return None
     mechanism = config.sasl_mechanism_inter_broker_protocol
     if mechanism is None:

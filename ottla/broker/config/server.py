@@ -6,16 +6,15 @@ the command line, and those before the default (Kafka's order).
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.broker.config.definitions import SERVER_OPTIONS, ServerOptions
 from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, Update
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property, without_idle_properties
-from ottla.broker.config.server_security import LISTENER_LIMITS, listener_property
+from ottla.broker.config.server_security import LISTENER_LIMITS, ListenerProperty, listener_property
 
 _LIMITS = {option.name for option in LISTENER_LIMITS}
-LISTENER_PREFIX = "listener.name."
 
 
 class ConfigSource(IntEnum):
@@ -48,8 +47,7 @@ class ServerConfig(ServerOptions):
         problems = list(_problems(self._static))
         if problems:
             raise ConfigError("; ".join(problems))
-        properties = (listener_property(name) for name in self._static)
-        self.listener_properties = tuple(each for each in properties if each is not None)
+        self.listener_properties: tuple[ListenerProperty, ...] = ()
         """Those that were set for one listener, or a mechanism of it."""
         self._set_values()
         check_together(self)
@@ -82,16 +80,23 @@ class ServerConfig(ServerOptions):
     def check_dynamic(self, values: Mapping[str, str], *, of_all_brokers: bool) -> dict[str, str]:
         """`values` in their normal form. Raises ConfigError where one cannot be altered at run time or is malformed;
         ConfigScopeError where nothing is wrong but that one broker alone would have them."""
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
         checked = {name: self._checked(name, text) for name, text in values.items()}
-        trial = ServerConfig(self._static)
-        trial._dynamic = {**self._dynamic, source: checked}
-        trial._set_values()
-        check_together(trial)
-        for name in () if of_all_brokers else checked:
-            if _option(name).update is Update.ONLY_CLUSTER_WIDE:
+        check_together(self.with_dynamic(checked, of_all_brokers=of_all_brokers))
+        for name in checked:
+            update = _option(name).update
+            if of_all_brokers and update is Update.PER_BROKER:
+                raise ConfigError(f"{name} cannot be altered for all brokers, only for one")
+            if not of_all_brokers and update is Update.ONLY_CLUSTER_WIDE:
                 raise ConfigScopeError(f"{name} cannot be altered for one broker, only for all")
         return checked
+
+    def with_dynamic(self, checked: Mapping[str, str], *, of_all_brokers: bool) -> "ServerConfig":
+        """What the configuration would be with these in place of those altered at run time."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
+        trial = ServerConfig(self._static)
+        trial._dynamic = {**self._dynamic, source: dict(checked)}
+        trial._set_values()
+        return trial
 
     def dynamic(self, *, of_all_brokers: bool) -> Mapping[str, str]:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER if of_all_brokers else ConfigSource.DYNAMIC_BROKER
@@ -111,7 +116,8 @@ class ServerConfig(ServerOptions):
         """What was set for this listener alone, or for this mechanism of it; None where nothing was."""
         for each in self.listener_properties:
             if (each.listener, each.mechanism, each.own) == (listener, mechanism, name):
-                return each.option().parse(self._static[each.name])
+                option = each.option()
+                return option.parse(next(self._texts(option))[1])
         return None
 
     def is_set(self, name: str) -> bool:
@@ -142,18 +148,13 @@ class ServerConfig(ServerOptions):
         for option in SERVER_OPTIONS.values():
             first = next(self._texts(option), None)
             self.__dict__[option.attribute] = option.default if first is None else option.parse(first[1])
-        self.listener_limits = self._limits_of_listeners()
-
-    def _limits_of_listeners(self) -> dict[tuple[str, str], int]:
-        """Limits of connections that a listener has by itself, by its name and the property's."""
-        limits: dict[tuple[str, str], int] = {}
-        dynamic = (self._dynamic.get(ConfigSource.DYNAMIC_DEFAULT_BROKER, {}), self.dynamic(of_all_brokers=False))
-        for values in (self._static, *dynamic):
-            for name, text in values.items():
-                known = listener_property(name) if name.startswith(LISTENER_PREFIX) else None
-                if known is not None and known.own in _LIMITS:
-                    limits[known.listener, known.own] = int(text)
-        return limits
+        names = dict.fromkeys((*self._static, *(name for values in self._dynamic.values() for name in values)))
+        self.listener_properties = tuple(filter(None, map(listener_property, names)))
+        self.listener_limits = {
+            (each.listener, each.own): cast("int", self.listener_value(each.listener, None, each.own))
+            for each in self.listener_properties
+            if each.own in _LIMITS
+        }
 
 
 def check_together(config: ServerConfig) -> None:

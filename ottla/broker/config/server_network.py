@@ -9,10 +9,12 @@ from ottla.protocol.address import parse_address
 
 PLAINTEXT = "PLAINTEXT"
 """A security protocol, and the name of the default listener."""
+SSL = "SSL"
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
-SERVED_PROTOCOLS = (PLAINTEXT, SASL_PLAINTEXT)
-_PROTOCOLS = (PLAINTEXT, "SSL", SASL_PLAINTEXT, "SASL_SSL")
-"""Those that Kafka has."""
+SASL_SSL = "SASL_SSL"
+PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
+WITH_TLS = (SSL, SASL_SSL)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -49,8 +51,8 @@ class ListenerOptions:
     listener_security_protocol_map = Option[tuple[str, ...]](
         "listener.security.protocol.map",
         Kind.LIST,
-        tuple(f"{protocol}:{protocol}" for protocol in _PROTOCOLS),
-        f"Security protocol of each listener; {' and '.join(SERVED_PROTOCOLS)} are supported.",
+        tuple(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
+        f"Security protocol of each listener: {', '.join(PROTOCOLS)}.",
         parse=lambda text: _protocol_map(text),
         bounds="a list of NAME:PROTOCOL",
         update=Update.READ_ONLY,
@@ -95,8 +97,8 @@ def _protocol_map(text: str) -> tuple[str, ...]:
         name, colon, protocol = (word.strip() for word in part.partition(":"))
         if not (colon and _NAME.fullmatch(name) and protocol):
             raise ValueError(f"'{part.strip()}' is not NAME:PROTOCOL")
-        if protocol.upper() not in _PROTOCOLS:
-            raise ValueError(f"{protocol} of {name} is none of the protocols {', '.join(_PROTOCOLS)}")
+        if protocol.upper() not in PROTOCOLS:
+            raise ValueError(f"{protocol} of {name} is none of the protocols {', '.join(PROTOCOLS)}")
         found[name.upper()] = protocol.upper()
     return tuple(f"{name}:{protocol}" for name, protocol in found.items())
 

@@ -18,6 +18,7 @@ from ottla.broker.config.options import (
     optional_text,
     secret_option,
 )
+from ottla.broker.config.server_tls import LISTENER_TLS_OPTIONS
 from ottla.security.authentication import PLAIN, parse_super_users
 from ottla.security.scram_credential import SCRAM_MECHANISMS
 
@@ -157,6 +158,7 @@ _LISTENER_OPTIONS: dict[str, Option[object]] = {
         ),
     )
 }
+_LISTENER_OPTIONS.update(LISTENER_TLS_OPTIONS)
 _MECHANISM_OPTIONS: dict[str, Option[object]] = {
     option.name: option  # type: ignore[misc]
     for option in (

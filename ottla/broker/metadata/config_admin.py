@@ -22,8 +22,12 @@ NewConfigs = Callable[[], Mapping[str, str]]
 class ConfigAdminManager:
     """Its coroutines raise the KafkaError of the answer."""
 
-    def __init__(self, runtime: Runtime, metadata: ClusterMetadata) -> None:
+    def __init__(
+        self, runtime: Runtime, metadata: ClusterMetadata, check_broker: Callable[[ServerConfig], None]
+    ) -> None:
+        """`check_broker` raises ConfigError for a configuration with which this broker could not go on."""
         self._runtime = runtime
+        self._check_broker = check_broker
         self._metadata = metadata
 
     async def alter_topic(self, name: str, configs: NewConfigs, *, validate_only: bool = False) -> None:
@@ -52,7 +56,9 @@ class ConfigAdminManager:
     def _plan_broker(self, configs: NewConfigs, of_all_brokers: bool) -> Transaction:
         owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
         try:
-            checked = self._runtime.config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+            config = self._runtime.config
+            checked = config.check_dynamic(configs(), of_all_brokers=of_all_brokers)
+            self._check_broker(config.with_dynamic(checked, of_all_brokers=of_all_brokers))
         except ConfigScopeError as error:
             raise InvalidConfig(str(error)) from None
         except ConfigError as error:

@@ -19,7 +19,9 @@ class CloseReason(StrEnum):
     TOO_LARGE = "too large"
     """A frame of more than `socket.request.max.bytes`."""
     NOT_KAFKA = "not kafka"
-    """The client speaks TLS or HTTP."""
+    """The client speaks TLS where there is none, or HTTP."""
+    TLS_FAILED = "tls failed"
+    """No TLS handshake, or one that came to nothing, on a listener with TLS; or bytes that are no TLS any more."""
     NOT_AUTHENTICATED = "not authenticated"
     """It did not log in in time, or asked for something before."""
     AUTHENTICATION_FAILED = "authentication failed"
@@ -42,6 +44,7 @@ class CloseReason(StrEnum):
 
 # What may stand where a frame has its size, by its first bytes: the name of the protocol that it belongs to.
 FOREIGN = {b"\x16\x03": "TLS", b"GE": "HTTP", b"PO": "HTTP", b"PU": "HTTP", b"HE": "HTTP", b"OP": "HTTP", b"PR": "HTTP"}
+TLS_START, KAFKA_START = b"\x16", b"\0"
 # The heartbeat of members with group.protocol=consumer (KIP-848).
 CONSUMER_GROUP_HEARTBEAT = 68
 
@@ -55,6 +58,17 @@ def why_no_frame(start: bytes, size_max: int) -> tuple[CloseReason, str]:
     size = int.from_bytes(start, "big", signed=True)
     reason = CloseReason.TOO_LARGE if size > size_max else CloseReason.MALFORMED
     return reason, f"frame of {size} bytes, at most {size_max} allowed"
+
+
+def why_no_tls(start: bytes) -> tuple[CloseReason, str] | None:
+    """Why a connection to a listener with TLS is closed that begins with these bytes; None if they are those of TLS, or
+    none."""
+    if start[:1] in (b"", TLS_START):
+        return None
+    if FOREIGN.get(start[:2]) == "HTTP":
+        return CloseReason.NOT_KAFKA, "the client speaks HTTP, and this listener Kafka's protocol with TLS"
+    what = "Kafka's protocol without TLS" if start[:1] == KAFKA_START else "something else"
+    return CloseReason.TLS_FAILED, f"the client speaks {what}, and this listener Kafka's protocol with TLS"
 
 
 def why_not_served(api_and_version: int) -> str:

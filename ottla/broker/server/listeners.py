@@ -1,11 +1,12 @@
 """The listeners of a broker: which ones its settings ask for, and where they are once they are bound."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.options import ConfigError
-from ottla.broker.config.security import inter_broker_listener, inter_broker_login, sasl_of_listeners
+from ottla.broker.config.security import inter_broker_listener, inter_broker_login, protocol_of, sasl_of_listeners
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.config.server_network import PLAINTEXT, protocols
+from ottla.broker.config.server_network import PLAINTEXT, WITH_TLS, protocols
 from ottla.broker.runtime import StartError
 from ottla.broker.server.network import Network, address_for_clients
 from ottla.broker.server.socket_server import Server
@@ -13,6 +14,9 @@ from ottla.cluster.image import Listener
 from ottla.protocol.address import is_loopback
 from ottla.security.authentication import PLAIN
 from ottla.storage.files import reason_of
+
+if TYPE_CHECKING:
+    from ottla.broker.config.listener_tls import ListenerTls
 
 Address = tuple[str, int]
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9092
@@ -43,6 +47,8 @@ class Listeners:
         """The name of the listener by which brokers reach each other."""
         self.sasl = sasl_of_listeners(config, names)
         """How clients log in, on the listeners where they have to."""
+        self.tls = _tls_of(config, names)
+        """Keys and certificates, on the listeners with TLS."""
         self.inter_broker_login = inter_broker_login(config, self.inter_broker)
         """How this broker logs in to others; None: it need not."""
         self.opened: list[Listener] = []
@@ -69,6 +75,8 @@ class Listeners:
     def _warn_of(self, server: Server, opened: Listener) -> None:
         """Of what can be read, or changed, on its way over a network (§51.7)."""
         log = server.runtime.log
+        if opened.name in self.tls:
+            return
         if not is_loopback(opened.host):
             log.warning("listener without encryption", listener=opened.name, address=opened.address)
         sasl = self.sasl.get(opened.name)
@@ -89,6 +97,16 @@ class Listeners:
     def bootstrap(self) -> str:
         """HOST:PORT of the first, for clients."""
         return self.endpoints[0].address
+
+
+def _tls_of(config: ServerConfig, names: list[str]) -> "Mapping[str, ListenerTls]":
+    """Raises ConfigError."""
+    if not any(protocol_of(config, name) in WITH_TLS for name in names):
+        return {}
+    # Imported here: a broker without TLS starts without it.
+    from ottla.broker.config.listener_tls import tls_of_listeners
+
+    return tls_of_listeners(config, names)
 
 
 def _check_one_way(config: ServerConfig, listen: Address | None, advertise: Address | None) -> None:

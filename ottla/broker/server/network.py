@@ -105,6 +105,8 @@ class ReceiveThreshold:
     def __init__(self, transport: asyncio.Transport) -> None:
         tcp = transport.get_extra_info("socket")
         is_tcp = tcp is not None and tcp.family in (socket.AF_INET, socket.AF_INET6)
+        # Of bytes that TLS has taken already the kernel knows nothing: it would wait for more than will come.
+        is_tcp = is_tcp and transport.get_extra_info("ssl_object") is None
         self._socket = tcp if is_tcp and sys.platform == "linux" else None
         self._bytes = 1
 

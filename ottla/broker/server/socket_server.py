@@ -26,7 +26,9 @@ from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimerEntry
 
 if TYPE_CHECKING:
+    from ottla.broker.config.listener_tls import ListenerTls
     from ottla.broker.server.sasl_listener import SaslListener
+    from ottla.broker.server.tls_listener import TlsListeners
 
 # A port scan or a client with the wrong protocol in a loop should not fill the log.
 CLOSINGS_LOGGED_PER_SECOND = 10
@@ -65,6 +67,13 @@ def _with_sasl(
     return {name: SaslListener(name, each, runtime, dispatcher, image) for name, each in settings.items()}
 
 
+def _with_tls(settings: "Mapping[str, ListenerTls]", runtime: Runtime, turns: Turns) -> "TlsListeners":
+    """Imported here: a broker without TLS starts without it."""
+    from ottla.broker.server.tls_listener import TlsListeners
+
+    return TlsListeners(settings, runtime, turns)
+
+
 class Server:
     def __init__(
         self,
@@ -74,10 +83,12 @@ class Server:
         inter_broker_listener: str,
         part: Callable[[str], Any],
         sasl: Mapping[str, SaslSettings] = MappingProxyType({}),
+        tls: "Mapping[str, ListenerTls]" = MappingProxyType({}),
         guarded: Callable[[Api, Handle], Handle] | None = None,
     ) -> None:
         """`part` gives handlers the parts of the broker by their names. `sasl`: of the listeners where clients log in
-        first. `guarded` gives what is called in place of a handler, where an authorizer is configured."""
+        first; `tls`: of those with TLS. `guarded` gives what is called in place of a handler, where an authorizer is
+        configured."""
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
         self.dispatcher = Dispatcher(part, guarded)
@@ -85,6 +96,7 @@ class Server:
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
+        self.tls = _with_tls(tls, runtime, self.turns) if tls else None
         self.times = RequestTimes(runtime)
         # By listener, since the start.
         self.opened: Counter[str] = Counter()
@@ -105,26 +117,35 @@ class Server:
         self._listeners: list[ListeningSocket] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._sessions_timer: TimerEntry | None = None  # Pending while a session without a connection is kept.
-        self._logged_second = 0
-        self._logged_count = 0
+        self._logged_second = self._logged_count = 0
 
     async def listen(self, network: Network, name: str, host: str, port: int) -> ListeningSocket:
         """Opens the listener of this name. Raises OSError where the address cannot be had."""
         backlog = self.runtime.config.socket_listen_backlog_size
-        listener = await network.listen(lambda: Connection(self, name), host, port, backlog=backlog)
+        listener = await network.listen(self._protocol_factory(name), host, port, backlog=backlog)
         self._listeners.append(listener)
         self.limits.add_listener(name)
         return listener
+
+    def _protocol_factory(self, name: str) -> Callable[[], asyncio.BufferedProtocol]:
+        if self.tls is None or name not in self.tls:
+            return lambda: Connection(self, name)
+        tls = self.tls[name]
+        return lambda: tls.accept(Connection(self, name))
 
     def begin_to_serve(self) -> None:
         """Connections made before this wait until now."""
         for connection in list(self.connections):
             connection.release(HELD_BY_START)
+        if self.tls is not None:
+            self.tls.watch_files()
 
     def close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        if self.tls is not None:
+            self.tls.stop()
         if self._sessions_timer is not None:
             self._sessions_timer.cancel()
 

@@ -40,8 +40,13 @@ class AddressLook:
     finalized: dict[str, int] = field(default_factory=dict[str, int])
 
 
-async def look_at(address: Address, login: LoginCredentials | None = None, timeout_s: float = WITHIN_S) -> AddressLook:
-    """With a login, if there is one. Never raises for what is at the address."""
+async def look_at(
+    address: Address,
+    login: LoginCredentials | None = None,
+    tls: ssl.SSLContext | None = None,
+    timeout_s: float = WITHIN_S,
+) -> AddressLook:
+    """With a login and TLS, if there is something for them. Never raises for what is at the address."""
     look, loop = AddressLook(address), asyncio.get_running_loop()
     try:
         found = await _timed(look, "the name resolves", loop.getaddrinfo(address.host, address.port), timeout_s)
@@ -63,7 +68,7 @@ async def look_at(address: Address, login: LoginCredentials | None = None, timeo
         look.advice = "start the broker, or look for its port: `listeners` in its properties"
         return look
     writer.close()
-    connection = await _look_at_protocol(look, timeout_s)
+    connection = await _look_at_protocol(look, tls, timeout_s)
     if connection is not None:
         if login is not None:
             await _look_at_login(look, connection, login, timeout_s)
@@ -71,14 +76,18 @@ async def look_at(address: Address, login: LoginCredentials | None = None, timeo
     return look
 
 
-async def _look_at_protocol(look: AddressLook, timeout_s: float) -> BrokerConnection | None:
+async def _look_at_protocol(look: AddressLook, tls: ssl.SSLContext | None, timeout_s: float) -> BrokerConnection | None:
     address = look.address
+    opening = BrokerConnection.open(address, timeout_s, tls=tls)
     try:
-        connection = await _timed(look, "ApiVersions is answered", BrokerConnection.open(address, timeout_s), timeout_s)
+        connection = await _timed(look, "ApiVersions is answered", opening, timeout_s)
     except (ClientError, TimeoutError) as error:
-        if await _speaks_tls(address, timeout_s):
+        if tls is not None:
+            look.problem = str(error) or f"{address} does not answer over TLS within {timeout_s:g} s"
+            look.advice = "check --ca and --cert, or ssl.* of --command-config; the broker's log says what it refuses"
+        elif await _speaks_tls(address, timeout_s):
             look.problem = f"TCP to {address} works, but it speaks TLS"
-            look.advice = "give clients security.protocol=SSL (or SASL_SSL); this command needs a listener without TLS"
+            look.advice = "give clients security.protocol=SSL (or SASL_SSL), and this command --ca FILE or --tls"
         elif await _speaks_http(address, timeout_s):
             look.problem = f"TCP to {address} works, but it speaks HTTP"
             look.advice = "this may be the admin listener; brokers' listeners are in the property `listeners`"
@@ -105,11 +114,11 @@ async def _look_at_login(
         look.advice = "check the user, its password and the mechanism; the broker's log says more than its clients get"
 
 
-async def mechanisms_at(address: Address, timeout_s: float = WITHIN_S) -> list[str]:
+async def mechanisms_at(address: Address, tls: ssl.SSLContext | None = None, timeout_s: float = WITHIN_S) -> list[str]:
     """Those by which one can log in there; none where the listener wants no login, or does not say. A server names them
     to a client that wants another one."""
     try:
-        connection = await BrokerConnection.open(address, timeout_s)
+        connection = await BrokerConnection.open(address, timeout_s, tls=tls)
     except ClientError:
         return []
     try:

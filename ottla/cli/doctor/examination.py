@@ -54,7 +54,7 @@ class Plan:
 
 async def examine(config: ClientConfig, plan: Plan) -> Report:
     report = Report()
-    looks = await asyncio.gather(*(look_at(address, config.login) for address in config.bootstrap))
+    looks = await asyncio.gather(*(look_at(address, config.login, config.tls) for address in config.bootstrap))
     report.findings += address_checks.bootstrap(looks)
     answering = [look.address for look in looks if look.problem is None]
     if not answering:
@@ -73,7 +73,7 @@ async def examine(config: ClientConfig, plan: Plan) -> Report:
 
 
 async def _without_metadata(address: Address, config: ClientConfig, error: ClientError) -> Diagnosis:
-    mechanisms = [] if config.login is not None else await mechanisms_at(address)
+    mechanisms = [] if config.login is not None else await mechanisms_at(address, config.tls)
     if mechanisms:
         return address_checks.login_wanted(address, mechanisms)
     return address_checks.no_metadata(address, error)
@@ -82,7 +82,7 @@ async def _without_metadata(address: Address, config: ClientConfig, error: Clien
 async def _examine_cluster(client: Client, config: ClientConfig, plan: Plan, report: Report) -> None:
     cluster_id = (await client.metadata([])).cluster_id
     advertised = dict(client.brokers)
-    found = await asyncio.gather(*(look_at(address, config.login) for address in advertised.values()))
+    found = await asyncio.gather(*(look_at(address, config.login, config.tls) for address in advertised.values()))
     looks = dict(zip(advertised, found, strict=True))
     reachable = {node_id: look.address for node_id, look in looks.items() if look.problem is None}
     strangers = await _strangers(reachable, config, cluster_id)
@@ -101,7 +101,7 @@ async def _strangers(brokers: Mapping[int, Address], config: ClientConfig, clust
     found: dict[int, str] = {}
     for node_id, address in brokers.items():
         with suppress(ClientError):
-            async with ClientConfig([address], LOOK_WITHIN_S, config.login).client() as own:
+            async with ClientConfig([address], LOOK_WITHIN_S, config.login, config.tls).client() as own:
                 there = await own.metadata([])
                 if there.cluster_id != cluster_id:
                     found[node_id] = f"a broker of another cluster ({there.cluster_id}, not {cluster_id})"

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.errors import GroupCoordinatorNotAvailableError, GroupLoadInProgressError
 
-from ottla.broker.config.server_network import SASL_PLAINTEXT
+from ottla.broker.config.server_network import SASL_PLAINTEXT, SASL_SSL, SSL
 from ottla.cli.client import ClientConfig
 
 # More would hide what the command itself prints.
@@ -25,9 +25,11 @@ def library_options(config: ClientConfig) -> dict[str, Any]:
         "client_id": "ottla",
         "request_timeout_ms": config.timeout_ms,
     }
+    if config.tls is not None:
+        options |= {"security_protocol": SSL, "ssl_context": config.tls}
     if config.login is not None:
         options |= {
-            "security_protocol": SASL_PLAINTEXT,
+            "security_protocol": SASL_PLAINTEXT if config.tls is None else SASL_SSL,
             "sasl_mechanism": config.login.mechanism,
             "sasl_plain_username": config.login.user,
             "sasl_plain_password": config.login.password.reveal(),

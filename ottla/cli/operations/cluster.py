@@ -188,7 +188,7 @@ async def first_answer(config: ClientConfig) -> tuple[str, float]:
     for address in config.bootstrap:
         asked_at = asyncio.get_running_loop().time()
         try:
-            connection = await BrokerConnection.open(address, config.timeout_s, config.login)
+            connection = await BrokerConnection.open(address, config.timeout_s, config.login, config.tls)
         except NoAnswer as error:
             last = error
             continue

@@ -14,6 +14,7 @@ import uvloop
 
 from ottla.broker.broker import Broker
 from ottla.broker.broker_data import METADATA_FILE
+from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
@@ -104,8 +105,10 @@ def _with_secret(setting: str) -> str:
 
 
 def _is_secret(setting: str) -> bool:
-    found = listener_property(setting.partition("=")[0].strip())
-    return found is not None and found.option().is_secret
+    name = setting.partition("=")[0].strip()
+    found = listener_property(name)
+    option = SERVER_OPTIONS.get(name) if found is None else found.option()
+    return option is not None and option.is_secret
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:

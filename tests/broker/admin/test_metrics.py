@@ -83,6 +83,7 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
         assert known - names <= {
             # Nothing of the kind has happened yet.
             "ottla_authentications_total",
+            "ottla_tls_handshakes_total",
             "ottla_request_errors_total",
             "ottla_client_software_info",
             "ottla_connections_closed_total",

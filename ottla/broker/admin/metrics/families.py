@@ -47,15 +47,21 @@ REQUESTS: Final = (
     _counter(
         "ottla_connections_closed_total",
         "listener reason",
-        "Connections closed, and why: client, lost, idle, malformed, too large, not kafka, not authenticated, "
-        "authentication failed, session expired, not served, request failed, unhandled error, over limit, slow client, "
-        "broker stops. The log has the address.",
+        "Connections closed, and why: client, lost, idle, malformed, too large, not kafka, tls failed, "
+        "not authenticated, authentication failed, session expired, not served, request failed, unhandled error, over "
+        "limit, slow client, broker stops. The log has the address.",
     ),
     _counter(
         "ottla_authentications_total",
         "listener occasion result",
         "Authentications by SASL that have ended: by occasion, login or renewal (of a session that has an end), and by "
         "result, success or failure. The log has the address and the reason of failures.",
+    ),
+    _counter(
+        "ottla_tls_handshakes_total",
+        "listener result",
+        "TLS handshakes that have ended, by result: success or failure. The log has the address and the reason of "
+        "failures.",
     ),
     _gauge(
         "ottla_connections_held",

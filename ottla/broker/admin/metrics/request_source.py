@@ -92,6 +92,7 @@ class RequestSource:
                 (labels(listener=listener, reason=reason.value), n) for (listener, reason), n in server.closed.items()
             ],
             "ottla_authentications_total": self._authentications,
+            "ottla_tls_handshakes_total": self._handshakes,
             "ottla_connections_held": lambda: [(labels(reason=each), self._held[each]) for each in HOLDS.values()],
             "ottla_client_software_info": lambda: [
                 (labels(name=name, version=version), 1) for name, version in server.client_software.seen
@@ -102,6 +103,11 @@ class RequestSource:
         for listener, sasl in self._server.sasl.items():
             for (occasion, result), count in sasl.ended.items():
                 yield labels(listener=listener, occasion=occasion, result=result), count
+
+    def _handshakes(self) -> Iterator[Sample]:
+        for each in () if self._server.tls is None else self._server.tls.all():
+            for result, count in each.ended.items():
+                yield labels(listener=each.name, result=result), count
 
     def prepare(self) -> Iterator[None]:
         open_now = Counter(dict.fromkeys(self._server.opened, 0))

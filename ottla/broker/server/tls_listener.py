@@ -1,0 +1,216 @@
+"""Listeners with TLS: what all connections of one share, and how a connection comes in by it.
+
+Certificates are replaced while the listener serves: when a file of it has changed, and when its location is altered.
+What was there stays until the new one is known to work. Connections keep what they began with.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from ottla.broker.config.listener_tls import (
+    ListenerTls,
+    check_replacement,
+    tls_of_listener,
+    tls_properties,
+)
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.security import protocol_of
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import SSL
+from ottla.broker.runtime import Runtime
+from ottla.broker.server.close_reasons import CloseReason, why_no_tls
+from ottla.broker.server.connection import Connection
+from ottla.broker.server.tls_connection import TlsConnection, ciphertext_buffer
+from ottla.broker.server.turns import Turns
+from ottla.security.authentication import ANONYMOUS, USER, Principal
+from ottla.security.distinguished_name import subject_of
+from ottla.security.principal_mapping import NoMatchingRule, PrincipalMapper
+from ottla.timer.wheel import TimerEntry
+
+# From the accept.
+HANDSHAKE_TIMEOUT_MS = 10_000
+# How often the files are looked at: that costs a few microseconds.
+LOOK_EVERY_MS = 10_000
+
+
+class TlsListener:
+    def __init__(self, name: str, tls: ListenerTls, runtime: Runtime, turns: Turns) -> None:
+        self.name = name
+        self.runtime = runtime
+        self.turns = turns
+        self.ended: Counter[str] = Counter()
+        """Handshakes by result, `success` or `failure`."""
+        self.ciphertext = ciphertext_buffer()
+        # With SASL, the login says who a client is, whatever certificate it has shown.
+        self._gives_principals = protocol_of(runtime.config, name) == SSL
+        self.tls = tls
+        """What new connections begin with."""
+        self._mapper = PrincipalMapper(tls.mapping_rules)
+        self._seen = self._signatures()
+
+    def accept(self, connection: Connection) -> "AcceptedTls":
+        return AcceptedTls(self, connection)
+
+    def principal_of(self, certificate: bytes | None) -> Principal | None:
+        """Who shows this certificate, in DER; None where the login says it. Raises NoMatchingRule."""
+        if not self._gives_principals:
+            return None
+        if certificate is None:
+            return ANONYMOUS
+        return Principal(USER, self._mapper.name_of(subject_of(certificate)))
+
+    # Other certificates.
+
+    def _signatures(self) -> list[tuple[object, ...]]:
+        return [(path, *_signature(path)) for path in tls_properties(self.runtime.config, self.name).locations]
+
+    def checked(self, config: ServerConfig) -> ListenerTls:
+        """What it would be with this configuration and the files as they are. Raises ConfigError."""
+        tls = tls_of_listener(config, self.name)
+        if tls != self.tls:
+            check_replacement(config, self.name, self.tls, tls)
+        return tls
+
+    def reload(self) -> None:
+        """Takes what the configuration and the files say now; a broken one is logged, and the old one stays."""
+        self._seen = self._signatures()
+        try:
+            tls = self.checked(self.runtime.config)
+        except ConfigError as error:
+            self.runtime.log.error("certificates are not replaced", listener=self.name, reason=str(error))
+            return
+        if tls != self.tls:
+            self.tls = tls
+            self.runtime.log.info("certificates replaced", listener=self.name)
+
+    def look_at_files(self) -> None:
+        if self._signatures() != self._seen:
+            self.reload()
+
+
+class TlsListeners:
+    """All of a broker's, at least one."""
+
+    def __init__(self, tls: Mapping[str, ListenerTls], runtime: Runtime, turns: Turns) -> None:
+        self._runtime = runtime
+        self._by_name = {name: TlsListener(name, each, runtime, turns) for name, each in tls.items()}
+        self._timer: TimerEntry | None = None
+
+    def __getitem__(self, name: str) -> TlsListener:
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def all(self) -> Iterable[TlsListener]:
+        return self._by_name.values()
+
+    def check(self, config: ServerConfig) -> None:
+        """Whether all could serve with this configuration. Raises ConfigError."""
+        for each in self._by_name.values():
+            each.checked(config)
+
+    def reload(self) -> None:
+        for each in self._by_name.values():
+            each.reload()
+
+    def watch_files(self) -> None:
+        """From now on, until `stop`."""
+        for each in self._by_name.values() if self._timer is not None else ():
+            each.look_at_files()
+        now_ms = self._runtime.clock.now_ms()
+        self._timer = self._runtime.wheel.schedule(now_ms + LOOK_EVERY_MS, self.watch_files)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    """Of a file: another one after every change."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class AcceptedTls(TlsConnection):
+    """A client's connection. It is counted from the accept; its requests begin after the handshake."""
+
+    __slots__ = ("_connection", "_listener", "_start", "_timer")
+
+    def __init__(self, listener: TlsListener, connection: Connection) -> None:
+        super().__init__(connection, listener.tls.as_server, listener.ciphertext, listener.runtime.soon)
+        self._listener = listener
+        self._connection = connection
+        # The first bytes that have come.
+        self._start = b""
+        self._timer: TimerEntry | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        runtime = self._listener.runtime
+        deadline_ms = runtime.clock.now_ms() + HANDSHAKE_TIMEOUT_MS
+        self._timer = runtime.wheel.schedule(deadline_ms, partial(self._failed, _TOO_LONG))
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._start:
+            self._start = bytes(self._ciphertext[: min(nbytes, 2)])
+        super().buffer_updated(nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _shake_hands(self) -> bool:
+        """A signature takes up to a millisecond, so handshakes are made in turns too."""
+        now_ns = self._listener.runtime.clock.now_ns()
+        if self._listener.turns.is_over(now_ns, now_ns):
+            self.pause_reading()
+            self._listener.turns.wait(self._take_turn)
+            return False
+        return super()._shake_hands()
+
+    def _take_turn(self) -> None:
+        if self._is_closing:
+            return
+        self.resume_reading()
+        if super()._shake_hands():
+            self._deliver()
+        self._flush()
+
+    def _established(self) -> None:
+        tls = self._object()
+        try:
+            principal = self._listener.principal_of(tls.getpeercert(binary_form=True))
+        except (NoMatchingRule, ValueError) as error:
+            self._failed(str(error))
+            return
+        self._end_handshake("success")
+        if principal is not None:
+            self._connection.principal = principal
+
+    def _failed(self, why: str) -> None:
+        if self._is_established:
+            self._connection.close(CloseReason.TLS_FAILED, f"TLS: {why}")
+        else:
+            self._end_handshake("failure")
+            reason = why_no_tls(self._start) or (CloseReason.TLS_FAILED, f"no TLS handshake: {why}")
+            self._connection.close(*reason)
+
+    def _end_handshake(self, result: str) -> None:
+        if self._timer is not None:
+            self._stop_timer()
+            self._listener.ended[result] += 1
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_TOO_LONG = f"it was not done within {HANDSHAKE_TIMEOUT_MS} ms"
