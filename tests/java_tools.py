@@ -2,6 +2,7 @@
 
 import functools
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,12 @@ def classpath() -> str:
             pytest.skip(str(reason))
 
 
-def run_tool(main_class: str, *arguments: str | Path, stdin: str = "", check: bool = True) -> str:
-    """Runs one of Kafka's tools to its end and returns what it printed to standard output."""
-    command = ["java", *OPTIONS, "-cp", classpath(), main_class, *map(str, arguments)]
+def run_tool(
+    main_class: str, *arguments: str | Path, stdin: str = "", check: bool = True, java: Sequence[str] = ()
+) -> str:
+    """Runs one of Kafka's tools to its end and returns what it printed to standard output. `java`: further options of
+    the virtual machine."""
+    command = ["java", *OPTIONS, *java, "-cp", classpath(), main_class, *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_WITHIN_S)
     if check:
         assert done.returncode == 0, f"{main_class} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

@@ -33,6 +33,7 @@ from ottla.broker.config.server_log import (
     TopicCreationOptions,
 )
 from ottla.broker.config.server_network import ListenerOptions, NetworkOptions
+from ottla.broker.config.server_oauth import OAuthOptions
 from ottla.broker.config.server_security import SecurityOptions
 from ottla.broker.config.server_tls import TlsOptions
 from ottla.broker.config.server_transaction import TransactionOptions
@@ -46,6 +47,7 @@ class ServerOptions(
     NetworkOptions,
     SecurityOptions,
     TlsOptions,
+    OAuthOptions,
     ClusterOptions,
     ReplicationOptions,
     GroupOptions,

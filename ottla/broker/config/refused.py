@@ -12,7 +12,7 @@ from ottla.broker.config.server_security import own_part
 _NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
 _NO_STORE_PASSWORD = "key stores and trust stores are PEM, where only the key has a password: ssl.key.password"
 _NO_KERBEROS = "GSSAPI is not supported"
-_NO_OAUTH = "OAUTHBEARER is not supported"
+_NO_OAUTH_CLIENT = "brokers do not log in to each other by OAUTHBEARER"
 _NO_TOKENS = "delegation tokens are not supported"
 _NO_KRAFT = "metadata is kept in a metadata store, not in a KRaft controller quorum"
 _NO_CONSUMER_PROTOCOL = "consumer groups of the KIP-848, share and streams protocols are not supported"
@@ -48,7 +48,7 @@ _REASON_OF_PREFIX = {
     "ssl.secure.random.": _NO_PLUGINS,
     "ssl.engine.": _NO_PLUGINS,
     "sasl.kerberos.": _NO_KERBEROS,
-    "sasl.oauthbearer.": _NO_OAUTH,
+    "sasl.oauthbearer.": _NO_OAUTH_CLIENT,
     "sasl.login.": _NO_PLUGINS,
     "sasl.client.": _NO_PLUGINS,
     "sasl.server.callback.": _NO_PLUGINS,

@@ -6,20 +6,25 @@ secret (§51.4–51.6).
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT, WITH_SASL, protocols
+from ottla.broker.config.server_oauth import OAUTHBEARER
 from ottla.broker.config.server_security import (
     ENABLED_MECHANISMS,
     INTER_BROKER_MECHANISM,
     JAAS_CONFIG,
     NO_MECHANISM,
+    NO_MECHANISM_OF_BROKERS,
     USERS_FILE,
 )
 from ottla.security.authentication import PLAIN
 from ottla.security.client import LoginCredentials, Secret
+
+if TYPE_CHECKING:
+    from ottla.broker.config.oauth import OAuthSettings
 
 _USER = "user_"
 _OWN_OPTIONS = {"username", "password"}
@@ -31,6 +36,8 @@ class MechanismSettings(NamedTuple):
     """After which a client has to log in again; 0: never."""
     passwords: Mapping[str, Secret]
     """Of PLAIN, by user. SCRAM's users are in the metadata store."""
+    oauth: "OAuthSettings | None" = None
+    """Of OAUTHBEARER."""
 
 
 class SaslSettings(NamedTuple):
@@ -85,7 +92,8 @@ def inter_broker_login(config: ServerConfig, listener: str) -> LoginCredentials 
         return None
     mechanism = config.sasl_mechanism_inter_broker_protocol
     if mechanism is None:
-        raise ConfigError(f"brokers log in to each other on {listener}; {INTER_BROKER_MECHANISM}: {NO_MECHANISM}")
+        why = NO_MECHANISM_OF_BROKERS
+        raise ConfigError(f"brokers log in to each other on {listener}; {INTER_BROKER_MECHANISM}: {why}")
     if mechanism not in _enabled(config, listener):
         raise ConfigError(f"{INTER_BROKER_MECHANISM}={mechanism} is not among the {ENABLED_MECHANISMS} of {listener}")
     name = _property_name(listener, mechanism, JAAS_CONFIG)
@@ -116,7 +124,15 @@ def _mechanism_settings(config: ServerConfig, listener: str, mechanism: str) -> 
     of_listener = _number(config, listener, None, key, config.connections_max_reauth_ms)
     options = _jaas_options(config, listener, mechanism)
     passwords = _passwords(config, listener, options) if mechanism == PLAIN else {}
-    return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords)
+    oauth = _oauth(config, listener) if mechanism == OAUTHBEARER else None
+    return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords, oauth)
+
+
+def _oauth(config: ServerConfig, listener: str) -> "OAuthSettings":
+    # Imported here: most brokers start without it.
+    from ottla.broker.config.oauth import oauth_settings
+
+    return oauth_settings(config, listener)
 
 
 def _number(config: ServerConfig, listener: str, mechanism: str | None, name: str, otherwise: int) -> int:
@@ -179,11 +195,13 @@ def _jaas_options(config: ServerConfig, listener: str, mechanism: str) -> Mappin
         entry = parse_jaas(value.reveal())
     except JaasError as error:
         raise ConfigError(f"{name}: {error}") from None
-    wanted = LoginModule.PLAIN if mechanism == PLAIN else LoginModule.SCRAM
+    modules = {PLAIN: LoginModule.PLAIN, OAUTHBEARER: LoginModule.OAUTHBEARER}
+    wanted = modules.get(mechanism, LoginModule.SCRAM)
     if entry.module is not wanted:
         raise ConfigError(f"{name}: the login module of {mechanism} is {wanted.value}, not {entry.module.value}")
     for option in entry.options:
-        if option not in _OWN_OPTIONS and not (mechanism == PLAIN and option.startswith(_USER)):
+        is_of_login = option in _OWN_OPTIONS and mechanism != OAUTHBEARER
+        if not is_of_login and not (mechanism == PLAIN and option.startswith(_USER)):
             raise ConfigError(f"{name}: {wanted.value} has no option {option}")
     return entry.options
 

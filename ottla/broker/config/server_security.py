@@ -17,17 +17,23 @@ from ottla.broker.config.options import (
     long,
     optional_text,
     secret_option,
+    text_option,
 )
+from ottla.broker.config.server_oauth import LISTENER_OAUTH_OPTIONS, OAUTHBEARER
 from ottla.broker.config.server_tls import LISTENER_TLS_OPTIONS
 from ottla.security.authentication import PLAIN, parse_super_users
 from ottla.security.scram_credential import SCRAM_MECHANISMS
 
-MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS)
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
 """Those that are served."""
-_NOT_SERVED = ("GSSAPI", "OAUTHBEARER")
-NO_MECHANISM = f"Kafka's default, {_NOT_SERVED[0]}, is not supported: name some of {', '.join(MECHANISMS)}"
+OF_BROKERS: Final = (PLAIN, *SCRAM_MECHANISMS)
+"""Those by which brokers log in to each other."""
+_NO_DEFAULT = "Kafka's default, GSSAPI, is not supported: name some of"
+NO_MECHANISM = f"{_NO_DEFAULT} {', '.join(MECHANISMS)}"
+NO_MECHANISM_OF_BROKERS = f"{_NO_DEFAULT} {', '.join(OF_BROKERS)}"
 
 JAAS_CONFIG = "sasl.jaas.config"
+CALLBACK_CLASS = "sasl.server.callback.handler.class"
 USERS_FILE = "plain.users.file"
 ENABLED_MECHANISMS = "sasl.enabled.mechanisms"
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"
@@ -40,8 +46,25 @@ def _mechanism(text: str) -> str:
     return name
 
 
+def _mechanism_of_brokers(text: str) -> str:
+    name = _mechanism(text)
+    if name not in OF_BROKERS:
+        raise ValueError(f"brokers log in to each other by {', '.join(OF_BROKERS)}, and by certificates")
+    return name
+
+
 def _mechanisms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_mechanism, text.split(",")))) if text else ()
+
+
+_OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer."
+_VALIDATORS = tuple(f"{_OAUTH_PACKAGE}{room}OAuthBearerValidatorCallbackHandler" for room in ("", "secured."))
+
+
+def _callback_class(text: str) -> str:
+    if text and text not in _VALIDATORS:
+        raise ValueError(f"Java classes cannot be loaded: {_VALIDATORS[0]}, or nothing, is expected")
+    return text
 
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -99,8 +122,8 @@ class SecurityOptions:
         Kind.STRING,
         None,
         "Mechanism by which brokers log in to each other, where their listener has SASL.",
-        parse=lambda text: _mechanism(text) if text else None,
-        bounds=f"one of {', '.join(MECHANISMS)}",
+        parse=lambda text: _mechanism_of_brokers(text) if text else None,
+        bounds=f"one of {', '.join(OF_BROKERS)}",
         update=Update.READ_ONLY,
     )
     security_inter_broker_protocol = optional_text(
@@ -159,11 +182,20 @@ _LISTENER_OPTIONS: dict[str, Option[object]] = {
     )
 }
 _LISTENER_OPTIONS.update(LISTENER_TLS_OPTIONS)
+_LISTENER_OPTIONS.update(LISTENER_OAUTH_OPTIONS)
 _MECHANISM_OPTIONS: dict[str, Option[object]] = {
     option.name: option  # type: ignore[misc]
     for option in (
         secret_option(JAAS_CONFIG, "The login module of the mechanism with its options, as Java's clients write it."),
         SecurityOptions.connections_max_reauth_ms,
+        text_option(
+            CALLBACK_CLASS,
+            "",
+            "Kafka's validator of access tokens, which is what OAUTHBEARER does here; no class is loaded.",
+            parse=_callback_class,
+            bounds="OAuthBearerValidatorCallbackHandler of Kafka",
+            update=Update.READ_ONLY,
+        ),
     )
 }
 _PREFIXED = re.compile(

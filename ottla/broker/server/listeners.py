@@ -59,7 +59,11 @@ class Listeners:
         """Of the admin listener, for those who look at brokers from outside; empty where there is none."""
 
     async def open(self, server: Server, network: Network) -> None:
-        """Raises StartError where an address cannot be had; none is open then."""
+        """Raises StartError where an address, or the keys of access tokens, cannot be had; none is open then."""
+        for sasl in server.sasl.values():
+            for keys in sasl.token_keys:
+                await keys.load()
+                keys.keep_fresh()
         for wanted in self.wanted:
             try:
                 opened = await server.listen(network, wanted.name, wanted.host, wanted.port)

@@ -4,6 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.security import MechanismSettings, SaslSettings
 from ottla.broker.runtime import Runtime
@@ -13,6 +14,10 @@ from ottla.security.authentication import PLAIN, Mechanism, PlainMechanism
 from ottla.security.exchange import SaslExchange
 from ottla.security.scram import ScramMechanism
 from ottla.security.scram_credential import SCRAM_MECHANISMS, ScramCredential, ScramHash
+
+if TYPE_CHECKING:
+    from ottla.broker.config.oauth import OAuthSettings
+    from ottla.broker.server.token_keys import TokenKeys
 
 _NONCE_BYTES = 24
 _SECRET_BYTES = 32
@@ -39,6 +44,8 @@ class SaslListener:
         # For a store that has lost the cluster's secret, which the first broker writes when it registers.
         self._decoy_secret = secrets.token_bytes(_SECRET_BYTES)
         self._reauthentication_ms = {each: of.reauthentication_ms for each, of in settings.mechanisms.items()}
+        self.token_keys: list[TokenKeys] = []
+        """Of OAUTHBEARER. They are to be loaded before the listener opens."""
         self._mechanisms: Mapping[str, Callable[[], Mechanism]] = {
             each: self._maker(each, of) for each, of in settings.mechanisms.items()
         }
@@ -51,7 +58,23 @@ class SaslListener:
         if mechanism == PLAIN:
             passwords = {user: password.reveal().encode() for user, password in settings.passwords.items()}
             return partial(PlainMechanism, passwords)
+        if settings.oauth is not None:
+            return self._maker_of_oauth(settings.oauth)
         return partial(self._new_scram, SCRAM_MECHANISMS[mechanism])
+
+    def _maker_of_oauth(self, settings: "OAuthSettings") -> Callable[[], Mechanism]:
+        # Imported here: they take libraries that come with an extra.
+        from ottla.broker.server.token_keys import KeySetSource, TokenKeys
+        from ottla.security.access_token import AccessTokenValidator, TokenRules
+        from ottla.security.oauthbearer import OAuthBearerMechanism
+
+        source = KeySetSource(settings.jwks_url, settings.refresh_ms, settings.retry_ms, settings.retry_ms_max)
+        keys = TokenKeys(self.runtime, source)
+        self.token_keys.append(keys)
+        rules = TokenRules(
+            settings.issuer, settings.audience, settings.skew_ms, settings.subject_claim, settings.scope_claim
+        )
+        return partial(OAuthBearerMechanism, AccessTokenValidator(rules, keys.find).validate)
 
     def _new_scram(self, scram: ScramHash) -> ScramMechanism:
         image = self._image()

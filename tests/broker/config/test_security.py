@@ -113,19 +113,20 @@ def test_file_of_users_that_cannot_be(tmp_path: Path, text: str | None, mode: in
 
 NO_DEFAULT = "Kafka's default, GSSAPI, is not supported: name some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
 OTHER_MODULE = "PlainLoginModule, not ScramLoginModule"
+JWKS = "sasl.oauthbearer.jwks.endpoint.url"
 PER_MECHANISM = "it is set for a mechanism of a listener, as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 FOR_ALL = "it cannot be set for one listener alone, but for all as"
-ONLY = "is not supported, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are"
+ONLY = "is not supported, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are"
 
 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"sasl.enabled.mechanisms": ""}, f"sasl.enabled.mechanisms of the listener EXT: {NO_DEFAULT}"),
+        ({"sasl.enabled.mechanisms": ""}, f"sasl.enabled.mechanisms of the listener EXT: {NO_DEFAULT}, OAUTHBEARER"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, f"sasl.enabled.mechanisms=GSSAPI: GSSAPI {ONLY}"),
         (
-            {"listener.name.ext.sasl.enabled.mechanisms": "OAUTHBEARER"},
-            f"listener.name.ext.sasl.enabled.mechanisms=OAUTHBEARER: OAUTHBEARER {ONLY}",
+            {"listener.name.ext.sasl.enabled.mechanisms": "GSSAPI"},
+            f"listener.name.ext.sasl.enabled.mechanisms=GSSAPI: GSSAPI {ONLY}",
         ),
         (
             {"inter.broker.listener.name": "EXT"},
@@ -166,6 +167,49 @@ ONLY = "is not supported, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are"
             f"listener.name.ext.max.connections.per.ip: {FOR_ALL} max.connections.per.ip",
         ),
         ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name: GSSAPI is not supported"),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER"},
+            "OAUTHBEARER of the listener EXT needs sasl.oauthbearer.jwks.endpoint.url, where the keys of tokens are",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", JWKS: "file:///keys"},
+            ("OAUTHBEARER of the listener EXT needs sasl.oauthbearer.expected.issuer: without it, tokens for others "
+            "would count here; sasl.oauthbearer.allow.unverified.issuer=true allows that"),
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                JWKS: "file:///keys",
+                "listener.name.ext.sasl.oauthbearer.expected.issuer": "i",
+            },
+            ("OAUTHBEARER of the listener EXT needs sasl.oauthbearer.expected.audience: without it, tokens for others "
+            "would count here; sasl.oauthbearer.allow.unverified.audience=true allows that"),
+        ),
+        (
+            {JWKS: "http://issuer.example/keys"},
+            (f"{JWKS}=http://issuer.example/keys: keys come over https, or from this machine: who changes them on "
+            "their way can be anybody"),
+        ),
+        (
+            {JWKS: "https://a:b@issuer.example/"},
+            f"{JWKS}=https://a:b@issuer.example/: a name and a password cannot be part of it",
+        ),
+        ({JWKS: "ftp://issuer.example/"}, f"{JWKS}=ftp://issuer.example/: expected https://…, or file:///PATH"),
+        (
+            {"sasl.oauthbearer.token.endpoint.url": "https://x"},
+            "sasl.oauthbearer.token.endpoint.url: brokers do not log in to each other by OAUTHBEARER",
+        ),
+        (
+            {"sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"},
+            ("sasl.mechanism.inter.broker.protocol=OAUTHBEARER: brokers log in to each other by PLAIN, SCRAM-SHA-256, "
+            "SCRAM-SHA-512, and by certificates"),
+        ),
+        (
+            {"listener.name.ext.oauthbearer.sasl.server.callback.handler.class": "my.Handler"},
+            ("listener.name.ext.oauthbearer.sasl.server.callback.handler.class=my.Handler: Java classes cannot be "
+            "loaded: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler, or nothing, is "
+            "expected"),
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused(changed: dict[str, str], sentence: str) -> None:
@@ -173,6 +217,23 @@ def test_what_cannot_work_is_refused(changed: dict[str, str], sentence: str) -> 
         listeners(EXT | ALICE | changed)
     assert str(refused.value) == sentence
     assert "hidden" not in str(refused.value)
+
+
+def test_listener_may_have_token_rules_of_its_own() -> None:
+    settings = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.ext.oauthbearer.sasl.jaas.config": "o.OAuthBearerLoginModule required;",
+        JWKS: "https://issuer.example/keys",
+        "sasl.oauthbearer.expected.issuer": "of all",
+        "sasl.oauthbearer.allow.unverified.audience": "true",
+        "listener.name.ext.sasl.oauthbearer.expected.issuer": "of this one",
+        "listener.name.ext.sasl.oauthbearer.clock.skew.seconds": "7",
+    }
+
+    oauth = listeners(EXT | settings).sasl["EXT"].mechanisms["OAUTHBEARER"].oauth
+
+    assert oauth is not None
+    assert (oauth.issuer, oauth.audience, oauth.skew_ms) == ("of this one", None, 7_000)
 
 
 def test_secrets_are_described_without_a_value() -> None:
