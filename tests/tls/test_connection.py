@@ -199,7 +199,7 @@ def test_counters_after_thousands_of_failures() -> None:
             client.layer.eof_received()
             client.socket.close()
     assert not world.server.connections
-    assert not world.server._connections_of_host
+    assert not +world.server.limits._of_host
     assert sum(world.server.opened.values()) == sum(world.server.closed.values()) == 2_000
     assert world.listener.ended["failure"] == 500
 

@@ -29,7 +29,10 @@ class RiskedLog(TrackedLog):
             # The batch at the log start may begin before it.
             self._starts_at = header.base_offset
             self._prefixes = {self._starts_at: committed.prefixes_before.get(key, 0)}
-        elif header.base_offset in self._prefixes:
+            is_known = header.base_offset == 0 or key in committed.prefixes_before
+        else:
+            is_known = header.base_offset in self._prefixes
+        if is_known:
             committed.prefixes_before[key] = self._prefixes[header.base_offset]
             committed.last_prefixes[header.next_offset] = crc32(content, self._prefixes[header.base_offset])
         super()._add(header, content)
