@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from ottla.broker.broker import Broker
+from ottla.broker.coordinators import group_coordinator
 from ottla.broker.local_cluster import LocalCluster
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode
@@ -167,3 +170,34 @@ async def test_what_cannot_be_stored_is_not_promised(tmp_path: Path) -> None:
 
 async def in_sync_of_offsets(cluster: LocalCluster, *expected: int) -> None:
     await until(lambda: all(set(state_of(b, CONSUMER_OFFSETS).isr) == {*expected} for b in cluster.brokers.values()))
+
+
+async def test_assignment_waits_until_it_is_committed(tmp_path: Path) -> None:
+    """The next leader may not know this generation, and make it once more with other assignments."""
+    async with grouping(tmp_path) as cluster:
+        coordinator = await until_found(cluster)
+        member_id = await join_alone(coordinator)
+        partition = coordinator.replicas.partition(CONSUMER_OFFSETS, 0)
+        began_at, partition.leader_epoch_start = partition.leader_epoch_start, partition.high_watermark + 1
+
+        asked = asyncio.create_task(ask(coordinator, requests.sync(GROUP, member_id, 1), 3))
+        assert await beat_error(coordinator, member_id, 1) is ErrorCode.NONE
+        assert not asked.done()
+        partition.leader_epoch_start = began_at
+
+        assert bytes((await asked).assignment) == b"all of it"
+
+
+async def test_assignment_that_is_not_committed_for_long_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_coordinator, "SYNC_TRIES", 2)
+    async with grouping(tmp_path) as cluster:
+        coordinator = await until_found(cluster)
+        member_id = await join_alone(coordinator)
+        partition = coordinator.replicas.partition(CONSUMER_OFFSETS, 0)
+        partition.leader_epoch_start = partition.high_watermark + 1
+
+        refused = await ask(coordinator, requests.sync(GROUP, member_id, 1), 3)
+
+        assert refused.error_code == ErrorCode.REBALANCE_IN_PROGRESS

@@ -19,16 +19,28 @@ from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
-from ottla.coordinator.events import CommitOffsets, ExpireOffsets, FetchOffsets, GroupRequest, ListGroups, TopicsDeleted
+from ottla.coordinator.events import (
+    CommitOffsets,
+    ExpireOffsets,
+    FetchOffsets,
+    GroupRequest,
+    ListGroups,
+    SyncGroup,
+    TopicsDeleted,
+)
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.refusals import group_id_error, refusal
-from ottla.coordinator.results import ListedGroup, ListResult, transaction_error
+from ottla.coordinator.results import ListedGroup, ListResult, SyncResult, transaction_error
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.log import VerificationGuard
 from ottla.timer.wheel import TimerEntry
+
+# Followers fetch again within a few milliseconds; after five seconds there are too few of them.
+SYNC_RETRY_MS = 20
+SYNC_TRIES = 250
 
 
 class TransactionParticipation(Protocol):
@@ -157,6 +169,37 @@ class GroupCoordinator:
             self._send(request)
         else:
             self.topic.deliver(request.token, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+
+    def sync(
+        self, context: ParkingContext, request: SyncGroup, build_response: Callable[[SyncResult], Any]
+    ) -> Any | None:
+        """As `ask`. Assignments must not be given that the next leader may not know: it would make the generation once
+        more, with others. So none is before the high watermark has passed what this coordinator has loaded."""
+        return self.topic.pending.ask(self._send_sync, context, request, build_response)
+
+    def _send_sync(self, request: SyncGroup) -> None:
+        if self._may_sync(request):
+            self._send(request)
+        else:
+            self._runtime.spawn(self._sync_once_committed(request), "SyncGroup behind a change of the coordinator")
+
+    def _may_sync(self, request: SyncGroup) -> bool:
+        """Also where the request is refused anyway."""
+        partition = self.topic.partition_of(request.group_id)
+        return (
+            partition is None
+            or group_id_error(request) is not None
+            or has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+        )
+
+    async def _sync_once_committed(self, request: SyncGroup) -> None:
+        for _ in range(SYNC_TRIES):
+            await self._runtime.sleep(SYNC_RETRY_MS)
+            if self._may_sync(request):
+                self._send(request)
+                return
+        # A member asks again then, and rests before that.
+        self.topic.deliver(request.token, refusal(request, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def commit_in_transaction(
         self,

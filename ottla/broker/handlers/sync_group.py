@@ -26,7 +26,7 @@ def handle(groups: GroupCoordinator, context: RequestContext, request: SyncGroup
         assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
         requires_protocol=requires_protocol,
     )
-    return groups.ask(context, event, _response)
+    return groups.sync(context, event, _response)
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:
