@@ -21,6 +21,7 @@ from ottla.broker.admin.health import BrokerLife, LifePhase
 from ottla.broker.assembly import Parts
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
 from ottla.broker.runtime import LoopRuntime, StartError
@@ -53,6 +54,7 @@ class Broker:
         host: str | None = None,
         port: int | None = None,
         advertise: tuple[str, int] | None = None,
+        listener_name: str = PLAINTEXT,
         node_id: int = 0,
         store: MetadataStore | None = None,
         clock: Clock | None = None,
@@ -64,15 +66,16 @@ class Broker:
         boot_id: str | None = None,
         admin_site: "AdminSite | None" = None,
     ) -> None:
-        """`host`, `port` and `advertise` are the one listener of a broker whose properties name none. Without a
-        `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an `executor`,
-        the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel knows it.
-        Brokers that share an `admin_site` open no admin listener of their own.
+        """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
+        Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
+        `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
+        knows it. Brokers that share an `admin_site` open no admin listener of their own.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
         address = host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
-        self.listeners = Listeners(config, None if host is None and port is None else address, advertise)
+        listen = None if host is None and port is None else address
+        self.listeners = Listeners(config, listen, advertise, name=listener_name)
         self.config = config
         self._clock = clock or SystemClock()
         self._rng = rng or Random()

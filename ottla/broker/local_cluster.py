@@ -19,6 +19,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.runtime import StartError
@@ -47,12 +48,13 @@ class LocalCluster:
         host: str = "127.0.0.1",
         port: int = 9092,
         advertise: tuple[str, int] | None = None,
+        listener_name: str = PLAINTEXT,
         first_node_id: int = 0,
         log: LazyLog | None = None,
         opened: Callable[[Broker], None] | None = None,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
-        `opened` is called with every broker that has started.
+        Each has one listener, called `listener_name`. `opened` is called with every broker that has started.
 
         Raises ConfigError where the properties name the listeners of one broker."""
         if config.listeners or config.advertised_listeners:
@@ -67,6 +69,7 @@ class LocalCluster:
             node_id: None if advertise is None else (advertise[0], advertise[1] + index)
             for index, node_id in enumerate(self._listen_on)
         }
+        self._listener_name = listener_name
         self._log = log or LazyLog()
         self._opened = opened
         self._clock = SystemClock()
@@ -145,6 +148,7 @@ class LocalCluster:
             host=host,
             port=port,
             advertise=self._advertise[node_id],
+            listener_name=self._listener_name,
             node_id=node_id,
             store=self._store.session(),
             log=self._log.with_fields(broker=node_id),

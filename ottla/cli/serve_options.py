@@ -50,6 +50,11 @@ OPTIONS = (
         "Address for health and metrics over HTTP, as the property ottla.admin.listener; port 0 is any free port.",
         "HOST:PORT",
     ),
+    ServeOption(
+        "--secure",
+        "For development: TLS, a login and an authorizer, with keys and users in DIR, which the first start makes.",
+        "DIR",
+    ),
     ServeOption("--config", "File with Kafka's server properties.", "FILE"),
     ServeOption(
         "--set",
@@ -139,7 +144,11 @@ def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    brokers, url = values["brokers"], values["metadata"]
+    brokers, url, secure = values["brokers"], values["metadata"], values["secure"]
+    if secure == "":
+        return "--secure", "it names no directory"
+    if secure is not None and url is not None:
+        return "--secure", "it is for the brokers of one process, and not for a cluster with --metadata"
     if brokers < 1:
         return "--brokers", "a process runs at least one broker"
     if url is None:

@@ -17,6 +17,7 @@ WORDS = [option.name for option in OPTIONS] + [
     "--set=a=b",
     "--node-id=",
     "--metadata=etcd://a:1",
+    "--secure=",
     "etcd://a:1,b:2",
     "3",
     "a:65535",
@@ -54,6 +55,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "node_id": None,
         "metadata": None,
         "admin": None,
+        "secure": None,
         "config": None,
         "settings": (),
         "log_format": None,
@@ -75,11 +77,16 @@ def test_everything_given() -> None:
         "node_id": 7,
         "metadata": "etcd://a:1,[::1]:2",
         "admin": "[::1]:9644",
+        "secure": None,
         "config": "f",
         "settings": ("a=b", "c=d=e"),
         "log_format": "json",
         "log_level": "debug",
     }
+
+
+def test_secure_names_a_directory() -> None:
+    assert parse_plain(["--secure", "dev", "--ephemeral"]) == defaults() | {"secure": "dev", "ephemeral": True}
 
 
 @settings(max_examples=300, deadline=None)
@@ -103,6 +110,8 @@ def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[st
         (("--metadata", "etcd://a:1,b", "--node-id", "1"), "'etcd://a:1,b' is not etcd://HOST:PORT[,HOST:PORT...]"),
         (("--metadata", "etcd://a:1"), "every broker of a cluster needs an id of its own"),
         (("--metadata", "etcd://a:1", "--node-id", "1", "--brokers", "2"), "with --metadata a process runs one broker"),
+        (("--secure=",), "it names no directory"),
+        (("--secure", "s", "--metadata", "etcd://a:1", "--node-id", "1"), "it is for the brokers of one process, and"),
         (("--ephemeral", "--data-dir", "d"), "--data-dir d names a directory, but --ephemeral uses a temporary one"),
         (("--set", "a"), "'a' is not KEY=VALUE"),
         (("--log-format", "xml"), "'xml' is not one of 'console', 'json'"),

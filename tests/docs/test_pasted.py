@@ -16,6 +16,7 @@ from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
+SECURITY = "docs/security.md"
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -28,6 +29,8 @@ PASTED = {
     f"{CLUSTERS}: ottla topics create orders",
     f"{CLUSTERS}: ottla topics create invoices",
     f"{CLUSTERS}: docker build -t ottla .",
+    f"{SECURITY}: $ ottla serve --secure",
+    f"{SECURITY}: from confluent_kafka",
     f"{TESTING}: import asyncio",
     f"{TESTING}: import pytest",
     f"{TESTING}: from ottla import BrokerThread",
@@ -156,12 +159,24 @@ def test_commands_of_the_command_line_page_print_what_it_shows(brokers: int, tmp
 
 def transcript(each: Block) -> tuple[str, list[str]]:
     """The commands after the one that serves, and the lines that they print."""
-    lines = each.text.splitlines()[2:]
+    lines = [line for line in each.text.splitlines()[1:] if not line.startswith("ready ")]
     return "\n".join(line[2:] for line in lines if line.startswith("$ ")), [x for x in lines if not x.startswith("$ ")]
 
 
 def without_measures(text: str) -> str:
     return re.sub(r" in [\d.]+ s \([\d,]+/s\)", "", text)
+
+
+def test_a_secured_broker_takes_what_its_page_shows(tmp_path: Path) -> None:
+    commands, shown = transcript(block(SECURITY, "$ ottla serve --secure ./dev &"))
+    program = tmp_path / "program.py"
+    program.write_text(block(SECURITY, "from confluent_kafka").text)
+
+    with ServedBroker(tmp_path / "data", arguments=["--secure", str(tmp_path / "dev")]) as broker:
+        printed = paste(commands, broker.bootstrap, tmp_path)
+        run_python(program)
+
+    assert printed.splitlines() == shown
 
 
 def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:

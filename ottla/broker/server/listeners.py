@@ -34,13 +34,20 @@ class WantedListener(NamedTuple):
 class Listeners:
     """All listeners of a broker, at least one."""
 
-    def __init__(self, config: ServerConfig, listen: Address | None = None, advertise: Address | None = None) -> None:
-        """Those of the properties, or one at `listen` that clients know as `advertise`.
+    def __init__(
+        self,
+        config: ServerConfig,
+        listen: Address | None = None,
+        advertise: Address | None = None,
+        *,
+        name: str = PLAINTEXT,
+    ) -> None:
+        """Those of the properties, or one called `name`, at `listen`, that clients know as `advertise`.
 
         Raises ConfigError with a sentence where the two, or the properties among themselves, contradict each other."""
         _check_one_way(config, listen, advertise)
         _check_protocols(config)
-        listened_on = config.listeners or (Listener(PLAINTEXT, *(listen or (DEFAULT_HOST, DEFAULT_PORT))),)
+        listened_on = config.listeners or (Listener(name, *(listen or (DEFAULT_HOST, DEFAULT_PORT))),)
         names = [each.name for each in listened_on]
         self.wanted = [WantedListener(*each, _advertised(config, names, each.name, advertise)) for each in listened_on]
         self.inter_broker = inter_broker_listener(config, names)

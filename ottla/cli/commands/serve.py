@@ -41,5 +41,6 @@ serve_command = click.Command(
     help="Run a broker, or a cluster of several in one process.\n\nSIGTERM, SIGINT and SIGHUP stop it cleanly; under "
     "nohup, SIGHUP does nothing.\n\nPrints one line to "
     "standard output when it accepts connections: `ready bootstrap=HOST:PORT[,...] cluster_id=... startup_ms=... "
-    "listeners=NAME://HOST:PORT[,...]`, and `admin=http://HOST:PORT` where there is an admin listener.",
+    "listeners=NAME://HOST:PORT[,...]`, and `admin=http://HOST:PORT` where there is an admin listener. With "
+    "--secure, lines that say how clients connect come behind it.",
 )

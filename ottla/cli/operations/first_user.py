@@ -1,17 +1,18 @@
 """Users written into a data directory on which no broker runs: how the first of a cluster comes to be (§80.9)."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ottla.broker.broker_data import METADATA_FILE
 from ottla.cli.failures import ClientError
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.image import NO_LEADER, MetadataImage
+from ottla.cluster.image import NO_LEADER, MetadataImage, ScramUser
 from ottla.cluster.scram_users import ScramUpsertion, alter_scram_users, check_alterations, derived_put
 from ottla.cluster.store import Committed, StoreError, Transaction
 from ottla.cluster.updates import applied
-from ottla.security.scram_credential import ScramHash
+from ottla.security.scram_credential import ScramCredential, ScramHash
 from ottla.storage.files import OsFileSystem, reason_of
 from ottla.storage.meta_properties import DataDirectoryError, refuse_directory_of_others
 
@@ -21,6 +22,18 @@ def store_users(data_dir: Path, upsertions: Sequence[ScramUpsertion], *, replace
 
     Raises ClientError: a broker runs on the directory, or its metadata is elsewhere; a user cannot be written, or has
     the mechanism already and is not to be replaced."""
+    with _opened_store(data_dir) as store:
+        _store(store, upsertions, replaces=replaces)
+
+
+def scram_credentials_in(data_dir: Path) -> Mapping[ScramUser, ScramCredential]:
+    """Of all users. The directory is made where it is missing. Raises ClientError, as `store_users`."""
+    with _opened_store(data_dir) as store:
+        return _image(store).scram_credentials
+
+
+@contextmanager
+def _opened_store(data_dir: Path) -> Generator[EmbeddedStore]:
     try:
         store = _opened(data_dir)
     except (DataDirectoryError, StoreError) as error:
@@ -28,7 +41,7 @@ def store_users(data_dir: Path, upsertions: Sequence[ScramUpsertion], *, replace
     except OSError as error:
         raise ClientError(f"cannot use data directory {data_dir}: {reason_of(error)}") from None
     try:
-        _store(store, upsertions, replaces=replaces)
+        yield store
     except StoreError as error:
         raise ClientError(str(error)) from None
     finally:
@@ -50,9 +63,7 @@ def _opened(data_dir: Path) -> EmbeddedStore:
 
 
 def _store(store: EmbeddedStore, upsertions: Sequence[ScramUpsertion], *, replaces: bool) -> None:
-    found: list[Any] = []
-    store.read("", found.append)
-    image = applied(MetadataImage("", NO_LEADER), found[0]).image
+    image = _image(store)
     for each in upsertions:
         if not replaces and (ScramHash(each.mechanism), each.user) in image.scram_credentials:
             raise ClientError(exists_already(each.user, ScramHash(each.mechanism).mechanism))
@@ -61,6 +72,12 @@ def _store(store: EmbeddedStore, upsertions: Sequence[ScramUpsertion], *, replac
     store.commit(transaction.expected, transaction.changes, results.append)
     if not isinstance(results[0], Committed):
         raise StoreError(f"the user could not be written: {results[0].reason}")
+
+
+def _image(store: EmbeddedStore) -> MetadataImage:
+    found: list[Any] = []
+    store.read("", found.append)
+    return applied(MetadataImage("", NO_LEADER), found[0]).image
 
 
 def _planned(image: MetadataImage, upsertions: Sequence[ScramUpsertion]) -> Transaction:

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import uvloop
 
@@ -18,6 +18,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.config.server_security import listener_property
 from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
@@ -25,6 +26,9 @@ from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.upkeep.idle_memory import IdleMemory
 from ottla.cluster.store import MetadataStore, parse_store_url
 from ottla.protocol.address import parse_address
+
+if TYPE_CHECKING:
+    from ottla.cli.operations.secure_serve import SecureServe
 
 # Until then, the clients that waited for the broker have the processor for themselves.
 DEFERRED_WORK_AFTER_S = 0.5
@@ -43,6 +47,7 @@ class ServeOptions(NamedTuple):
     node_id: int | None = None
     metadata: str | None = None
     admin: str | None = None
+    secure: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
     log_format: str | None = None
@@ -73,18 +78,37 @@ def run(options: ServeOptions) -> int:
     """Serves; returns the exit status. What a user can cause is said in one sentence on standard error."""
     try:
         config = _server_config(options)
+        secure = None if options.secure is None else _secure_serve(options, config)
+        if secure is not None:
+            config = _server_config(options, secure.settings)
         if options.ephemeral:
             from tempfile import TemporaryDirectory
 
             with TemporaryDirectory(prefix="ottla-") as directory:
-                return _serve(options, config, Path(directory))
-        return _serve(options, config, Path(options.data_dir))
+                return _serve(options, config, Path(directory), secure)
+        return _serve(options, config, Path(options.data_dir), secure)
     except (ConfigError, StartError) as error:
         print(f"ottla: {error}", file=sys.stderr)
         return 1
 
 
-def _server_config(options: ServeOptions) -> ServerConfig:
+def _secure_serve(options: ServeOptions, config: ServerConfig) -> "SecureServe":
+    """Raises ConfigError or StartError."""
+    try:
+        from ottla.cli.operations.secure_serve import SecureServe, refuse_properties
+    except ModuleNotFoundError as error:
+        raise StartError(f"--secure needs {error.name}, which comes with: pip install 'ottla[secure]'") from None
+    refuse_properties(config)
+    data_dir = None if options.ephemeral else Path(options.data_dir)
+    listen, advertise = (
+        None if address is None else parse_address(address, port_min=0).host
+        for address in (options.listen, options.advertise)
+    )
+    return SecureServe.open(Path(options.secure or ""), data_dir, listen=listen, advertise=advertise)
+
+
+def _server_config(options: ServeOptions, further: tuple[str, ...] = ()) -> ServerConfig:
+    """`further` are settings that are taken as they stand. Raises ConfigError."""
     properties = None
     if options.config is not None:
         try:
@@ -93,7 +117,7 @@ def _server_config(options: ServeOptions) -> ServerConfig:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"cannot read {options.config}: {reason}") from None
     admin = () if options.admin is None else (f"ottla.admin.listener={options.admin}",)
-    return ServerConfig.parse(properties, (*map(_with_secret, options.settings), *admin))
+    return ServerConfig.parse(properties, (*map(_with_secret, options.settings), *admin, *further))
 
 
 def _with_secret(setting: str) -> str:
@@ -111,13 +135,17 @@ def _is_secret(setting: str) -> bool:
     return option is not None and option.is_secret
 
 
-def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path) -> int:
+def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path, secure: "SecureServe | None") -> int:
     _raise_file_limit()
+    if secure is not None:
+        secure.store_users(data_dir)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return 0 if runner.run(_until_stopped(options, config, data_dir)) else 1
+        return 0 if runner.run(_until_stopped(options, config, data_dir, secure)) else 1
 
 
-async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: Path) -> bool:
+async def _until_stopped(
+    options: ServeOptions, config: ServerConfig, data_dir: Path, secure: "SecureServe | None"
+) -> bool:
     """Gives whether the stop was a clean one."""
     log = LazyLog(options.log_format or ("console" if sys.stderr.isatty() else "json"), options.log_level)
     if options.brokers == 1:
@@ -138,13 +166,18 @@ async def _until_stopped(options: ServeOptions, config: ServerConfig, data_dir: 
 
     for number in _stop_signals():
         loop.add_signal_handler(number, stop)
-    served = _served(options, config, data_dir, log)
+    served = _served(options, config, data_dir, log, PLAINTEXT if secure is None else secure.listener_name)
     if not await _started(served, stop_requested):
         log.info("stopped by a signal before the start was over")
         return True
+    try:
+        said = [_ready_line(served), *(() if secure is None else secure.ready(served.bootstrap, log))]
+    except StartError:
+        await served.stop()
+        raise
     with contextlib.suppress(OSError):
         # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
-        print(_ready_line(served), flush=True)
+        print("\n".join(said), flush=True)
     loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
     await stop_requested
@@ -178,7 +211,7 @@ async def _started(served: Served, stop_requested: "asyncio.Future[None]") -> bo
     return True
 
 
-def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog) -> Served:
+def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog, listener_name: str) -> Served:
     host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
     advertise = None if options.advertise is None else parse_address(options.advertise)
     node_id = options.node_id or 0
@@ -192,12 +225,21 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
             host=host or DEFAULT_HOST,
             port=DEFAULT_PORT if port is None else port,
             advertise=advertise,
+            listener_name=listener_name,
             first_node_id=node_id,
             log=log,
         )
     store = None if options.metadata is None else _etcd_store(options.metadata, data_dir)
     return Broker(
-        config, data_dir=data_dir, host=host, port=port, advertise=advertise, node_id=node_id, store=store, log=log
+        config,
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        advertise=advertise,
+        listener_name=listener_name,
+        node_id=node_id,
+        store=store,
+        log=log,
     )
 
 
