@@ -269,7 +269,7 @@ class Parts:
             part=self._part,
             sasl=listeners.sasl,
             tls=listeners.tls,
-            guarded=None if self.runtime.config.authorizer_class_name is None else self._make_guard(),
+            guarded=self._make_guard() if self.runtime.config.authorizer_class_name else None,
         )
 
     def _network_of_peers(self, network: Network) -> Network:

@@ -61,13 +61,20 @@ def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
         _describes_configs(exchange)
         and "results[4/" in difference.path
         and isinstance(difference.theirs, Missing)
-        and (ours["name"].startswith(("ottla.", "internal.")) or ours["name"] in THROTTLED_RATES)
+        and (ours["name"].startswith(("ottla.", "internal.")) or ours["name"] in THROTTLED_RATES | OF_OTHERS)
     )
 
 
 DEFAULT_CONFIG = 5
 # Kafka lists them where they are set.
-THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED_RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
+# What Kafka's authorizer reads, and its broker does not know; and what Kafka 4.4 has.
+OF_OTHERS = {
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "sasl.oauthbearer.allow.unverified.audience",
+}
 # GSSAPI is Kafka's mechanism where none is set; here a listener with SASL names its own, before the start.
 OF_LOGINS = {"sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "security.inter.broker.protocol"}
 OWN_DEFAULTS = {
@@ -104,6 +111,12 @@ def _is_of_logins(exchange: Exchange, difference: Difference) -> bool:
         and "results[4/" in difference.path
         and any(f"configs[{name}]" in difference.path for name in OF_LOGINS)
     )
+
+
+def _is_of_tls(exchange: Exchange, difference: Difference) -> bool:
+    is_of_one = "results[4/" in difference.path and "configs[ssl." in difference.path
+    is_type = difference.path.endswith("store.type].value")
+    return _describes_configs(exchange) and is_of_one and (is_type or difference.path.endswith(".read_only"))
 
 
 def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
@@ -404,6 +417,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
     Intended("a broker's own", "Addresses, directories and a few defaults are others.", _is_the_brokers_own),
     Intended("logins", "There is no GSSAPI, and mechanisms are fixed at the start.", _is_of_logins),
+    Intended("TLS", "Stores are PEM, and only those of a listener are replaced while it serves.", _is_of_tls),
     Intended("synonyms", "All places that can give a value are listed, also at their default.", _is_a_synonym),
     Intended("fetchers", "Their number is that of the start.", _is_fixed_here),
     Intended("named twice", "Each entry of a request has its answer, also of two alike.", _is_about_one_thing_twice),

@@ -41,8 +41,8 @@ def oauth_settings(config: ServerConfig, listener: str) -> OAuthSettings:
     url = cast("str | None", value_of(OAuthOptions.sasl_oauthbearer_jwks_endpoint_url))
     if url is None:
         raise ConfigError(f"{OAUTHBEARER} of the listener {listener} needs {JWKS_URL}, where the keys of tokens are")
-    issuer = cast("str", value_of(OAuthOptions.sasl_oauthbearer_expected_issuer))
-    audience = cast("tuple[str, ...]", value_of(OAuthOptions.sasl_oauthbearer_expected_audience))
+    issuer = cast("str | None", value_of(OAuthOptions.sasl_oauthbearer_expected_issuer))
+    audience = cast("tuple[str, ...] | None", value_of(OAuthOptions.sasl_oauthbearer_expected_audience))
     if not issuer and not value_of(OAuthOptions.sasl_oauthbearer_allow_unverified_issuer):
         raise _unverified(listener, ISSUER, OAuthOptions.sasl_oauthbearer_allow_unverified_issuer.name)
     if not audience and not value_of(OAuthOptions.sasl_oauthbearer_allow_unverified_audience):
@@ -52,8 +52,8 @@ def oauth_settings(config: ServerConfig, listener: str) -> OAuthSettings:
         refresh_ms=cast("int", value_of(OAuthOptions.sasl_oauthbearer_jwks_endpoint_refresh_ms)),
         retry_ms=cast("int", value_of(OAuthOptions.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms)),
         retry_ms_max=cast("int", value_of(OAuthOptions.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms)),
-        issuer=issuer or None,
-        audience=audience or None,
+        issuer=issuer,
+        audience=audience,
         skew_ms=1000 * cast("int", value_of(OAuthOptions.sasl_oauthbearer_clock_skew_seconds)),
         subject_claim=cast("str", value_of(OAuthOptions.sasl_oauthbearer_sub_claim_name)),
         scope_claim=cast("str", value_of(OAuthOptions.sasl_oauthbearer_scope_claim_name)),

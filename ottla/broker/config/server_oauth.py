@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from ottla.broker.config.options import Kind, Option, Update, boolean, integer, long, options_of, text_option
+from ottla.broker.config.options import (
+    Kind,
+    Option,
+    Update,
+    boolean,
+    integer,
+    long,
+    optional_text,
+    options_of,
+    text_option,
+)
 from ottla.protocol.address import is_loopback
 
 OAUTHBEARER: Final = "OAUTHBEARER"
@@ -67,20 +77,13 @@ class OAuthOptions:
         "The longest such wait, in milliseconds.",
         at_least=1,
     )
-    sasl_oauthbearer_expected_issuer = text_option(
-        ISSUER,
-        "",
-        "Issuer that an access token has to be of (iss).",
-        parse=str,
-        bounds="any text",
-        update=Update.READ_ONLY,
-    )
-    sasl_oauthbearer_expected_audience = Option[tuple[str, ...]](
+    sasl_oauthbearer_expected_issuer = optional_text(ISSUER, "Issuer that an access token has to be of (iss).")
+    sasl_oauthbearer_expected_audience = Option[tuple[str, ...] | None](
         AUDIENCE,
         Kind.LIST,
-        (),
+        None,
         "Audiences of which an access token has to be for one (aud).",
-        parse=lambda text: tuple(each.strip() for each in text.split(",") if each.strip()),
+        parse=lambda text: tuple(each.strip() for each in text.split(",") if each.strip()) or None,
         bounds="a list of texts",
         update=Update.READ_ONLY,
     )

@@ -71,12 +71,12 @@ STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLD_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 
 
-def _authorizer(text: str) -> str | None:
+def _authorizer(text: str) -> str:
     if text in _OLD_AUTHORIZERS:
         raise ValueError(f"that of ZooKeeper's time; {STANDARD_AUTHORIZER} has the same rules")
     if text and text != STANDARD_AUTHORIZER:
         raise ValueError(f"Java classes cannot be loaded: {STANDARD_AUTHORIZER}, or nothing, is expected")
-    return text or None
+    return text
 
 
 def _super_users(text: str) -> str:
@@ -85,10 +85,10 @@ def _super_users(text: str) -> str:
 
 
 class SecurityOptions:
-    authorizer_class_name = Option[str | None](
+    authorizer_class_name = Option[str](
         "authorizer.class.name",
         Kind.STRING,
-        None,
+        "",
         "What decides by ACLs what clients may do. Empty: nothing does, and every client may do everything.",
         parse=_authorizer,
         bounds=STANDARD_AUTHORIZER,

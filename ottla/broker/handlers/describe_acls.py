@@ -37,7 +37,7 @@ async def handle(
 
 def check_authorizer(runtime: Runtime) -> None:
     """Raises SECURITY_DISABLED: without an authorizer ACLs mean nothing."""
-    if runtime.config.authorizer_class_name is None:
+    if not runtime.config.authorizer_class_name:
         raise error_for(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
