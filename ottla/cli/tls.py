@@ -55,9 +55,10 @@ def read_tls(values: Mapping[str, Any], properties: ClientProperties) -> SSLCont
     for name in ("ssl.keystore.password", "ssl.truststore.password"):
         if properties.text(name) is not None:
             raise ValueError(f"{name}: stores are PEM files, where only the key has a password: ssl.key.password")
+    tls = TlsProperties(value_of)
     try:
         for name in ("ssl.keystore.type", "ssl.truststore.type"):
-            TlsProperties(value_of).get(name)
-        return client_context(TlsProperties(value_of).settings())
+            tls.get(name)
+        return client_context(tls.settings())
     except ConfigError as error:
         raise ValueError(str(error)) from None

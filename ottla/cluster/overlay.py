@@ -29,7 +29,8 @@ class Overlay(Mapping[K, V]):
         copy = Overlay[K, V]()
         copy._base = self._base
         copy._delta = {**self._delta, **changes}
-        copy._length = self._length + sum((value is not None) - (key in self) for key, value in changes.items())
+        grown = sum((value is not None) - (self.get(key) is not None) for key, value in changes.items())
+        copy._length = self._length + grown
         if len(copy._delta) > _DELTA_MIN + isqrt(len(copy._base)):
             copy._merge()
         return copy

@@ -138,25 +138,23 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
     others = _Others(fresh, dict.fromkeys(image.brokers))
     others.put(snapshot.entries)
     after = others.image().with_topics(changed)
-    return _update(image, after, {name: _partitions_changed(image, after, name) for name in changed})
+    return _update(image, after, changed)
 
 
 def _from_changes(image: MetadataImage, changes: Changes) -> ImageUpdate:
     others = _Others(replace(image, revision=changes.revision), {})
     others.put(changes.puts)
-    others.delete(changes.deletes)
+    if changes.deletes:
+        others.delete(changes.deletes)
     topics = _topics_after(image, changes)
-    credentials = _scram_credentials_after(changes)
     after = others.image().with_topics(topics) if topics else others.image()
-    after = after.with_scram_credentials(credentials) if credentials else after
-    acls = _acls_after(changes)
-    after = after.with_acls(acls) if acls else after
-    quotas = _quotas_after(changes)
-    after = after.with_client_quotas(quotas) if quotas else after
-    return _update(image, after, {name: _partitions_changed(image, after, name) for name in topics})
+    if any(key.startswith(_OF_CLIENTS) for key in (*changes.deletes, *(entry.key for entry in changes.puts))):
+        after = _with_clients(after, changes)
+    return _update(image, after, topics)
 
 
-def _update(before: MetadataImage, after: MetadataImage, topics: Mapping[str, tuple[int, ...]]) -> ImageUpdate:
+def _update(before: MetadataImage, after: MetadataImage, changed: Mapping[str, TopicInfo | None]) -> ImageUpdate:
+    topics = {name: _partitions_changed(before.topics.get(name), topic) for name, topic in changed.items()}
     brokers = tuple(
         node_id
         for node_id in sorted({*before.brokers, *after.brokers})
@@ -173,8 +171,7 @@ def _differs(before: TopicInfo | None, after: TopicInfo | None) -> bool:
     return revisions or [each.revision for each in before.partitions] != [each.revision for each in after.partitions]
 
 
-def _partitions_changed(before: MetadataImage, after: MetadataImage, name: str) -> tuple[int, ...]:
-    old, new = before.topics.get(name), after.topics.get(name)
+def _partitions_changed(old: TopicInfo | None, new: TopicInfo | None) -> tuple[int, ...]:
     if old is None or new is None or old.topic_id != new.topic_id:
         longest = max(len(topic.partitions) for topic in (old, new) if topic is not None)
         return tuple(range(longest))
@@ -252,6 +249,20 @@ def _topic_name(key: str) -> str | None:
         if key.startswith(prefix):
             return key.removeprefix(prefix)
     return None
+
+
+# Who clients are, what they may do, and how much.
+
+_OF_CLIENTS = (SCRAM, ACLS, QUOTAS)
+
+
+def _with_clients(image: MetadataImage, changes: Changes) -> MetadataImage:
+    credentials = _scram_credentials_after(changes)
+    after = image.with_scram_credentials(credentials) if credentials else image
+    acls = _acls_after(changes)
+    after = after.with_acls(acls) if acls else after
+    quotas = _quotas_after(changes)
+    return after.with_client_quotas(quotas) if quotas else after
 
 
 def _scram_credentials_after(changes: Changes) -> dict[ScramUser, ScramCredential | None]:

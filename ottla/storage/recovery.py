@@ -124,10 +124,10 @@ class _Opening(NamedTuple):
         in_file: Sequence[EpochEntry] = self._read_epochs()
         epochs, stored_epochs = LeaderEpochCache(in_file), LeaderEpochCache(in_file)
         in_file = stored_epochs.entries
-        suspects = loaded[self._first_suspect(loaded, epochs) :]
-        write_again(self.files, self.directory, [segment.path(LOG_SUFFIX) for segment in suspects])
+        first_suspect = self._first_suspect(loaded, epochs)
+        write_again(self.files, self.directory, [segment.path(LOG_SUFFIX) for segment in loaded[first_suspect:]])
         order: BatchOrder[Segment] = BatchOrder(stored_epochs, may_have_gaps=self.has_gaps)
-        loaded, log_end_offset = self._find_end(loaded, epochs, order)
+        loaded, log_end_offset = self._find_end(loaded, first_suspect, epochs, order)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
         if not loaded or log_end_offset < log_start_offset:
             loaded, log_end_offset = [self._restart(loaded, log_start_offset)], log_start_offset
@@ -179,10 +179,9 @@ class _Opening(NamedTuple):
         return segment
 
     def _find_end(
-        self, segments: list[Segment], epochs: LeaderEpochCache, order: BatchOrder[Segment]
+        self, segments: list[Segment], first_suspect: int, epochs: LeaderEpochCache, order: BatchOrder[Segment]
     ) -> tuple[list[Segment], int]:
         """The segments that are sound, indexed, and the offset where they end."""
-        first_suspect = self._first_suspect(segments, epochs)
         end_offset = segments[0].base_offset if segments else 0
         for n, segment in enumerate(segments):
             following = segments[n + 1] if n + 1 < len(segments) else None

@@ -302,6 +302,9 @@ class Inner:
 
 
 class _Server(TlsConnection):
+    def _established(self) -> None:
+        """Nothing has waited for it."""
+
     def _failed(self, why: str) -> None:
         raise AssertionError(why)
 

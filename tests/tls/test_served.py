@@ -112,6 +112,8 @@ async def test_certificate_that_no_rule_matches(tmp_path: Path) -> None:
         with pytest.raises(OSError):
             await asked(broker, trusting(CA, CA.issue("alice"), tmp_path))
         assert reasons(broker) == ["TLS: no rule of ssl.principal.mapping.rules matches CN=alice,O=Ottla"]
+        assert broker.server.tls is not None
+        assert broker.server.tls["TLS"].ended == {"failure": 1}
 
 
 async def principal_of(broker: object, context: ssl.SSLContext) -> Principal:

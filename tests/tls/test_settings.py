@@ -131,7 +131,8 @@ def test_key_that_others_can_read(tmp_path: Path) -> None:
     path = SERVER.write(tmp_path / "store.pem")
     path.chmod(0o640)
     said = refusal(of_listener("tls", keystore_location=path))
-    assert said.endswith("has a private key and can be read by others than its owner; chmod 600 mends that")
+    why = f"it has a private key, and {path} can be read by others than its owner; chmod 600 mends that"
+    assert said == f"listener.name.tls.ssl.keystore.location: {why}"
 
 
 def test_secrets_are_not_described() -> None:

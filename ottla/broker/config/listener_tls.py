@@ -6,10 +6,11 @@ clients check the names (KIP-226).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from ssl import SSLContext
 from typing import cast
 
-from ottla.broker.config.options import ConfigError, Option
+from ottla.broker.config.options import ConfigError
 from ottla.broker.config.security import protocol_of
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import SASL_SSL, WITH_TLS
@@ -67,12 +68,7 @@ def tls_of_listener(config: ServerConfig, name: str) -> ListenerTls:
 
 def tls_properties(config: ServerConfig, listener: str) -> TlsProperties:
     """Those of the listener, and where it has none of its own, those of all."""
-
-    def value_of(option: Option[object]) -> object:
-        own = config.listener_value(listener, None, option.name)
-        return config.value_of(option) if own is None else own
-
-    return TlsProperties(value_of, f"listener.name.{listener.lower()}.")
+    return TlsProperties(partial(config.value_on, listener), f"listener.name.{listener.lower()}.")
 
 
 def _client_auth(config: ServerConfig, listener: str) -> str:

@@ -34,9 +34,7 @@ def oauth_settings(config: ServerConfig, listener: str) -> OAuthSettings:
         raise ConfigError(f"{OAUTHBEARER} of the listener {listener} needs PyJWT and cryptography: {EXTRA}")
 
     def value_of(option: object) -> object:
-        named = cast("Option[object]", option)
-        own = config.listener_value(listener, None, named.name)
-        return config.value_of(named) if own is None else own
+        return config.value_on(listener, cast("Option[object]", option))
 
     url = cast("str | None", value_of(OAuthOptions.sasl_oauthbearer_jwks_endpoint_url))
     if url is None:

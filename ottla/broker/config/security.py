@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _USER = "user_"
 _OWN_OPTIONS = {"username", "password"}
-_READABLE_BY_OTHERS = 0o077
+_OF_OTHERS = 0o077
 
 
 class MechanismSettings(NamedTuple):
@@ -170,11 +170,20 @@ def read_users(path: Path, name: str) -> dict[str, Secret]:
     return users
 
 
+def why_not_secret(path: Path) -> str | None:
+    """A sentence where others than the owner may read the file, or open the directory. Raises OSError."""
+    if not path.stat().st_mode & _OF_OTHERS:
+        return None
+    mode = 700 if path.is_dir() else 600
+    return f"{path} can be read by others than its owner; chmod {mode} mends that"
+
+
 def read_secret(path: Path, name: str) -> str:
     """The text of a file that only its owner may read (§68.5). Raises ConfigError."""
     try:
-        if path.stat().st_mode & _READABLE_BY_OTHERS:
-            raise ConfigError(f"{name}: {path} can be read by others than its owner; chmod 600 mends that")
+        why = why_not_secret(path)
+        if why is not None:
+            raise ConfigError(f"{name}: {why}")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{name}: {path} is not UTF-8 text") from None

@@ -120,6 +120,11 @@ class ServerConfig(ServerOptions):
                 return option.parse(next(self._texts(option))[1])
         return None
 
+    def value_on(self, listener: str, option: Option[object]) -> object:
+        """What holds for this listener: its own value, or where it has none, that of all listeners."""
+        own = self.listener_value(listener, None, option.name)
+        return self.value_of(option) if own is None else own
+
     def is_set(self, name: str) -> bool:
         """Whether somebody has given the property a value, be it the default's."""
         return next(self._texts(SERVER_OPTIONS[name]), None) is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from ottla.broker.config.options import ConfigError, Option
+from ottla.broker.config.security import why_not_secret
 from ottla.broker.config.server_tls import LISTENER_TLS_OPTIONS, TLS_1_2, VERSIONS, TlsOptions
 from ottla.security.client import Secret
 from ottla.security.pem import PemError, PemTexts, parse_pem
@@ -25,7 +26,6 @@ CIPHER_SUITES: Final = TlsOptions.ssl_cipher_suites.name
 HOST_CHECK: Final = TlsOptions.ssl_endpoint_identification_algorithm.name
 MAPPING_RULES: Final = TlsOptions.ssl_principal_mapping_rules.name
 CLIENT_AUTH: Final = TlsOptions.ssl_client_auth.name
-_READABLE_BY_OTHERS = 0o077
 
 
 class KeyStore(NamedTuple):
@@ -128,10 +128,9 @@ class TlsProperties:
         try:
             data = Path(path).read_bytes()
             found = parse_pem(data)
-            if found.keys and Path(path).stat().st_mode & _READABLE_BY_OTHERS:
-                raise self.refusal(
-                    name, f"{path} has a private key and can be read by others than its owner; chmod 600 mends that"
-                )
+            why = why_not_secret(Path(path)) if found.keys else None
+            if why is not None:
+                raise self.refusal(name, f"it has a private key, and {why}")
         except PemError as error:
             raise self.refusal(name, f"{path}: {error}") from None
         except OSError as error:

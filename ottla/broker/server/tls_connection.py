@@ -10,6 +10,7 @@ the accept on, so limits count it from there; it gets bytes once the handshake i
 import asyncio
 import contextlib
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
@@ -47,7 +48,7 @@ def ciphertext_buffer() -> memoryview:
     return memoryview(bytearray(CIPHERTEXT_BYTES))
 
 
-class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
+class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
     """One side of a connection. Its two kinds say how a handshake ends: `_established` and `_failed`."""
 
     __slots__ = (
@@ -93,12 +94,13 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     # What the two kinds do.
 
+    @abstractmethod
     def _established(self) -> None:
         """The handshake is done; bytes come next."""
 
+    @abstractmethod
     def _failed(self, why: str) -> None:
         """The other side has its alert. Nothing is read any more: the connection is to be closed."""
-        raise NotImplementedError
 
     # What the socket's transport calls.
 

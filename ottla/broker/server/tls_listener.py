@@ -188,6 +188,7 @@ class AcceptedTls(TlsConnection):
         try:
             principal = self._listener.principal_of(tls.getpeercert(binary_form=True))
         except (NoMatchingRule, ValueError) as error:
+            self._end_handshake("failure")
             self._failed(str(error))
             return
         self._end_handshake("success")

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ottla.broker.config.security import why_not_secret
 from ottla.broker.runtime import StartError
 from ottla.cli.operations.development_ca import BrokenCa, DevelopmentCa
 from ottla.security.client import Secret
@@ -26,7 +27,6 @@ ADMIN_USER, BROKER_USER = "admin", "broker"
 CLIENT, LIBRDKAFKA = "client.properties", "librdkafka.properties"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PASSWORD_BYTES = 24
-_READABLE_BY_OTHERS = 0o077
 # Passwords stand in quotes in login modules, and at the end of lines.
 _PASSWORD = re.compile(r"[!#-\[\]-~]+")
 
@@ -81,7 +81,7 @@ class SecureDirectory:
             self._files.make_directory(self.path)
         if not self.path.is_dir():
             raise StartError(f"{self.path} is no directory")
-        self._refuse_open(self.path, 700)
+        self._refuse_open(self.path)
         names = {each.name for each in self.path.iterdir()}
         if not names:
             self._make()
@@ -94,7 +94,7 @@ class SecureDirectory:
                 "another one"
             )
         for name in (each for each in _ALL if each != CA and self.file(each).exists()):
-            self._refuse_open(self.file(name), 600)
+            self._refuse_open(self.file(name))
         self._read(hosts)
 
     def _make(self) -> None:
@@ -127,9 +127,10 @@ class SecureDirectory:
             raise StartError(f"{path} is not one line of ASCII signs, without blanks, quotes and backslashes")
         return Secret(text)
 
-    def _refuse_open(self, path: Path, mode: int) -> None:
-        if path.stat().st_mode & _READABLE_BY_OTHERS:
-            raise StartError(f"{path} can be read by others than its owner; chmod {mode} mends that")
+    def _refuse_open(self, path: Path) -> None:
+        why = why_not_secret(path)
+        if why is not None:
+            raise StartError(why)
 
     def _write(self, name: str, content: bytes) -> None:
         write_atomically(self._files, self.file(name), content)
