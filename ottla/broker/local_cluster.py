@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 IDENTITY_FILE = "meta.properties"
 DIRECTORY_PREFIX = "broker-"
+# All brokers renew their sessions on the loop that ends them: one that was held up lets them do so first.
+RENEWAL_GRACE_MS = 50
 
 
 class LocalCluster:
@@ -194,6 +196,7 @@ class LocalCluster:
                 wheel=self._wheel,
                 post=self._post,
                 offload=self._offload,
+                renewal_grace_ms=RENEWAL_GRACE_MS,
             )
         except OSError as error:
             raise StartError(f"cannot use {self._data_dir}: {reason_of(error)}") from None

@@ -64,12 +64,15 @@ class EmbeddedStore:
         offload: Offload | None = None,
         history_max: int = HISTORY_MAX,
         history_bytes_max: int = HISTORY_BYTES_MAX,
+        renewal_grace_ms: int = 0,
     ) -> None:
         """Raises StoreError when the file cannot be opened, is in use, or is not a metadata store.
 
-        Without a clock and a wheel no lease expires by itself. `post` runs an action soon, such as a loop's
-        `call_soon`. Without it nothing waits: transactions are made within the call, and watches get them before
-        it returns, after its answer. With `offload` the file is written in a thread."""
+        Without a clock and a wheel no lease expires by itself. A lease whose time is over ends `renewal_grace_ms`
+        later, counted from when the store notices: where the holders run on the store's own loop, what holds up the
+        loop keeps them from renewing in time. `post` runs an action soon, such as a loop's `call_soon`. Without it
+        nothing waits: transactions are made within the call, and watches get them before it returns, after its answer.
+        With `offload` the file is written in a thread."""
         self._entries: dict[str, Entry] = {}
         self._revision = 0
         self._file = MetadataFile(path) if path is not None else None
@@ -78,6 +81,7 @@ class EmbeddedStore:
             self._entries = {entry.key: entry for entry in entries}
         self._clock = clock
         self._wheel = wheel
+        self._renewal_grace_ms = renewal_grace_ms
         self._leases: dict[int, _Lease] = {}
         self._lease_of: dict[str, _Lease] = {}
         self._next_lease_id = 1
@@ -113,7 +117,7 @@ class EmbeddedStore:
         lease = _Lease(self._next_lease_id, ttl_ms)
         self._next_lease_id += 1
         if self._wheel is not None:
-            lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._end(lease, lambda: None))
+            lease.timer = self._wheel.schedule(self._now_ms() + ttl_ms, lambda: self._time_is_over(lease))
         self._leases[lease.lease_id] = lease
         done(Granted(lease.lease_id, ttl_ms))
 
@@ -123,6 +127,7 @@ class EmbeddedStore:
             done(LeaseLost())
             return
         if lease.timer is not None:
+            lease.is_in_grace = False
             lease.timer.reschedule(self._now_ms() + lease.ttl_ms)
         done(KeptAlive())
 
@@ -276,6 +281,14 @@ class EmbeddedStore:
         assert self._clock is not None, "leases need a clock"
         return self._clock.now_ms()
 
+    def _time_is_over(self, lease: "_Lease") -> None:
+        if self._renewal_grace_ms and not lease.is_in_grace:
+            assert lease.timer is not None, "the time of a lease is a timer's"
+            lease.is_in_grace = True
+            lease.timer.reschedule(self._now_ms() + self._renewal_grace_ms)
+        else:
+            self._end(lease, lambda: None)
+
     def _end(self, lease: "_Lease | None", done: Callable[[], None]) -> None:
         """At once, but not between a decision about its keys and what that has made of them."""
 
@@ -365,11 +378,12 @@ class _Commit(NamedTuple):
 
 
 class _Lease:
-    __slots__ = ("is_ending", "keys", "lease_id", "timer", "ttl_ms")
+    __slots__ = ("is_ending", "is_in_grace", "keys", "lease_id", "timer", "ttl_ms")
 
     def __init__(self, lease_id: int, ttl_ms: int) -> None:
         self.lease_id = lease_id
         self.ttl_ms = ttl_ms
         self.keys: set[str] = set()
         self.is_ending = False
+        self.is_in_grace = False
         self.timer: TimerEntry | None = None

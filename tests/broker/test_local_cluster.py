@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ async def test_killed_brokers_partitions_move_after_its_session(tmp_path: Path) 
         await until(lambda: witness.image.active_brokers == {0, 1, 2})
         await until(lambda: set(state_of(witness).isr) == {1, 2})
         assert not cluster.brokers[2].log_directory.was_closed_cleanly
+
+
+async def test_sessions_outlive_a_loop_that_was_held_up(tmp_path: Path) -> None:
+    """Renewals and the ends of sessions wait for the same loop."""
+    async with running_cluster(tmp_path, brokers=3) as cluster:
+        witness = cluster.brokers[0]
+        sessions = {node_id: broker.session_revision for node_id, broker in witness.image.brokers.items()}
+        for _ in range(3):
+            hold_up_s = 2 * int(QUICK_SESSIONS["broker.session.timeout.ms"]) / 1000
+            time.sleep(hold_up_s)  # noqa: ASYNC251 - it is what the test is about.
+            # The timers that have become due, and all that they have asked for.
+            await asyncio.sleep(0.2)
+
+        assert {node_id: broker.session_revision for node_id, broker in witness.image.brokers.items()} == sessions
+        assert witness.image.active_brokers == {0, 1, 2}
 
 
 async def test_a_cluster_whose_brokers_were_all_killed_comes_back(tmp_path: Path) -> None:

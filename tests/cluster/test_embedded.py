@@ -13,6 +13,7 @@ from ottla.cluster.store import (
     Committed,
     Delete,
     Entry,
+    KeepAliveResult,
     KeptAlive,
     Put,
     Snapshot,
@@ -113,6 +114,26 @@ def test_leases_do_not_outlive_the_process_and_revisions_go_on(tmp_path: Path) -
     assert isinstance(after, Committed)
     assert after.revision > last.revision
     again.close()
+
+
+def test_a_lease_that_was_noticed_late_may_still_be_renewed() -> None:
+    """Its holder shares the store's loop: what held up one held up the other."""
+    clock, wheel = Clock(), TimingWheel()
+    store = EmbeddedStore(clock=clock, wheel=wheel, renewal_grace_ms=50)
+    store.grant(1000, lambda granted: None)
+    assert isinstance(commit(store, Put("a", b"1", 1)), Committed)
+
+    clock.now = 4000
+    wheel.advance(4000)
+    renewed: list[KeepAliveResult] = []
+    store.keep_alive(1, renewed.append)
+    assert [type(result) for result in renewed] == [KeptAlive]
+
+    for now, found in ((4999, ["a"]), (5000, ["a"]), (5049, ["a"]), (5050, [])):
+        clock.now = now
+        wheel.advance(now)
+        assert [entry.key for entry in read(store)] == found
+    store.close()
 
 
 def test_a_full_disk_does_not_keep_a_lease_from_ending(tmp_path: Path) -> None:
