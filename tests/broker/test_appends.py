@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.replicas.appends import Appends
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.stores import Clock
@@ -29,6 +29,7 @@ class Replica:
         self.log = WrittenLog()
         self.topic, self.index, self.leader_epoch = "__consumer_offsets", 0, 0
         self.end_offset = self.high_watermark = self.next_high_watermark = 0
+        self.has_too_few_in_sync = False
 
     def append(self, records: memoryview, *_: Any) -> AppendInfo:
         offset, self.end_offset = self.end_offset, self.end_offset + 1
@@ -40,13 +41,19 @@ class Replica:
         return rose
 
     def acknowledgement(self, offset: int, leader_epoch: int) -> ErrorCode | None:
-        return ErrorCode.NONE if offset < self.high_watermark else None
+        if offset >= self.high_watermark:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.has_too_few_in_sync else ErrorCode.NONE
+
+
+def new_appends() -> Appends:
+    runtime: Any = SimpleNamespace(clock=Clock(), wheel=TimingWheel(), guard=lambda action, *some: action(*some))
+    return Appends(runtime, SimpleNamespace(), lambda partition: None)  # type: ignore[arg-type]
 
 
 def test_outcomes_of_own_appends_come_in_the_order_of_the_log() -> None:
     """One that waited, and one that the high watermark passes as soon as it is written."""
-    runtime: Any = SimpleNamespace(clock=Clock(), wheel=TimingWheel(), guard=lambda action, *some: action(*some))
-    appends = Appends(runtime, SimpleNamespace(), lambda partition: None)  # type: ignore[arg-type]
+    appends = new_appends()
     replica: Any = Replica()
     outcomes: list[int] = []
 
@@ -60,3 +67,20 @@ def test_outcomes_of_own_appends_come_in_the_order_of_the_log() -> None:
     append()
 
     assert outcomes == [0, 1]
+
+
+def test_a_committed_record_is_not_in_doubt() -> None:
+    """Replicas that have left the ISR since then do not matter: no later event would end the doubt of a coordinator."""
+    appends = new_appends()
+    replica: Any = Replica()
+    outcomes: list[tuple[AppendInfo | None, KafkaError | None]] = []
+
+    appends.append_own(replica, memoryview(b""), lambda *outcome: outcomes.append(outcome))
+    replica.next_high_watermark = 1
+    replica.has_too_few_in_sync = True
+    appends.flush_and_notify()
+
+    ((info, error),) = outcomes
+    assert error is None
+    assert info is not None
+    assert info.base_offset == 0

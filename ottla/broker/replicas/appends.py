@@ -248,7 +248,10 @@ class _OwnAppend:
             code = outcome_of_append(self.partition, self.info, self._leader_epoch, needs_replicas=True)
             if code is None:
                 return False
-            self.error_code = int(code)
+            # The high watermark has passed the records. That fewer replicas are in sync by now is for producers to
+            # know: a coordinator or a marker whose record is committed must not take it for one in doubt.
+            if code is not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                self.error_code = int(code)
         if self.error_code:
             self._done(None, error_for(ErrorCode(self.error_code), self.error_message or ""))
         else:
