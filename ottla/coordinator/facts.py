@@ -29,6 +29,7 @@ class Cause(StrEnum):
     GROUP_OVER_SIZE = "loaded group is over its maximum size"
     GROUP_FULL = "group is full"
     GROUP_REMOVED = "group expired or deleted"
+    TOO_MANY_PENDING = "too many pending members"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

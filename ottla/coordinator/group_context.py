@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.states import DEAD, EMPTY, GroupState
 from ottla.coordinator.durable_state import DurableState
 from ottla.coordinator.events import CommitOffsets
 from ottla.coordinator.facts import StateChanged
+from ottla.coordinator.oldest_first import OldestFirst
 from ottla.coordinator.runtime.step_context import StepContext
 from ottla.protocol.errors import ErrorCode
 
 UNLIMITED_GROUP_SIZE = 2**31 - 1
+PENDING_MEMBERS_BYTES: Final = 4 << 20
+"""Of one partition: some 6,000 members with names of usual length. A broker may lead fifty."""
+TRACELESS_GROUPS_BYTES: Final = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Group(Protocol):
 
 
 class GroupContext(StepContext):
-    __slots__ = ("config", "durable", "groups", "new_member_id")
+    __slots__ = ("config", "durable", "groups", "new_member_id", "pending_members", "traceless_groups")
 
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         """`new_member_id` makes a fresh id from a client id or an instance id: `<prefix>-<UUID>`."""
@@ -67,6 +71,16 @@ class GroupContext(StepContext):
         self.config = config
         self.new_member_id = new_member_id
         self.groups: dict[str, ClassicGroup] = {}
+        self.durable = DurableState()
+        # Of all groups: group and member id. Invariant: those that are in the groups' own `pending_members`.
+        self.pending_members: OldestFirst[tuple[str, str]] = OldestFirst(PENDING_MEMBERS_BYTES)
+        self.traceless_groups: OldestFirst[str] = OldestFirst(TRACELESS_GROUPS_BYTES)
+
+    def clear(self) -> None:
+        """Nothing has been read."""
+        self.groups.clear()
+        self.pending_members.clear()
+        self.traceless_groups.clear()
         self.durable = DurableState()
 
     def transition(self, group: ClassicGroup, state: GroupState, reason: str) -> None:
@@ -85,7 +99,32 @@ class GroupContext(StepContext):
     def create_empty(self, group_id: str) -> None:
         """The group exists, without members and offsets, if it has not before. The log knows nothing of it."""
         if group_id not in self.groups:
-            self.groups[group_id] = ClassicGroup(group_id)
+            self.note_if_traceless(self.groups.setdefault(group_id, ClassicGroup(group_id)))
+
+    def note_if_traceless(self, group: ClassicGroup) -> None:
+        """A group that has no members and of which the log knows nothing stays until offsets are looked at for expiry,
+        as in Kafka, unless many others come."""
+        if not self._is_traceless(group):
+            return
+        self.traceless_groups.add(group.group_id, group.group_id)
+        for group_id in self.traceless_groups.overflow():
+            oldest = self.groups.get(group_id)
+            if oldest is not None and self._is_traceless(oldest):
+                self.transition(oldest, DEAD, "nothing was ever stored of it")
+                self.remove(group_id)
+
+    def _is_traceless(self, group: ClassicGroup) -> bool:
+        return (
+            group.state is EMPTY
+            and not group.generation
+            and not group.pending_members
+            and not self.durable.knows(group.group_id)
+            and not self.appends.is_owner_pending(group.group_id)
+        )
+
+    def remove(self, group_id: str) -> None:
+        del self.groups[group_id]
+        self.traceless_groups.discard(group_id)
 
     def create_from_log(self, group_id: str) -> None:
         """A group that is not there exists from its first committed record on."""
@@ -100,7 +139,7 @@ class GroupContext(StepContext):
             return
         if not self.durable.knows(group_id) and not self.appends.is_owner_pending(group_id):
             self.transition(group, DEAD, "its removal is in the log")
-            del self.groups[group_id]
+            self.remove(group_id)
 
     def live_group(self, group_id: str) -> ClassicGroup | None:
         """The group, unless it is Dead: for requests to which both are the same."""

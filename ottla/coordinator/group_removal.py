@@ -92,7 +92,7 @@ class GroupRemoved:
 
     def completed(self, context: GroupContext) -> None:
         group_id = self.successor.group_id
-        del context.groups[group_id]
+        context.remove(group_id)
         context.create_from_log(group_id)
         if self.offsets:
             context.observe(OffsetsRemoved(group_id=group_id, partitions=self.offsets, reason=self.reason))

@@ -122,5 +122,4 @@ class GroupShard:
         loading.on_resigned(self.context)
 
     def clear(self) -> None:
-        self.context.groups.clear()
-        self.context.durable = DurableState()
+        self.context.clear()

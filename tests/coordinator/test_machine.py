@@ -288,6 +288,12 @@ class Groups(RuleBasedStateMachine):
         assert set(self.shell.timers) == expected
 
     @invariant()
+    def pending_members_are_bounded_together(self) -> None:
+        """What bounds them knows each of them."""
+        shard = self.shell.partition.shard
+        assert len(shard.context.pending_members) == sum(len(group.pending_members) for group in shard.groups.values())
+
+    @invariant()
     def parked_requests_are_parked_once_and_bounded(self) -> None:
         """I-18: whatever is unanswered waits with a member for a timer, or for the log."""
         unanswered = set(range(1, self.shell.last_token + 1)) - set(self.shell.answers)

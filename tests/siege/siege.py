@@ -64,7 +64,7 @@ def run(
                 report.failures.append(f"the broker stopped with status {status}")
         else:
             report.failures.append("the broker ended by itself")
-    report.failures += [f"the broker's log: {line['text']}" for line in broker.log() if "MemoryError" in str(line)]
+    report.failures += [f"the broker's log: {line}" for line in broker.log() if "MemoryError" in str(line)]
     if any("Traceback" in str(line) for line in broker.log()):
         report.failures.append(f"a traceback in {broker.served.stderr_path}")
     return report

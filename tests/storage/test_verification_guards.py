@@ -14,7 +14,7 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from ottla.protocol.records.control import TransactionMarker
 from ottla.storage.producer_state import EXPIRATION_MS, DuplicateOf, ProducerStateManager
-from ottla.storage.verification_guards import NOT_VERIFIED, VerificationGuard
+from ottla.storage.verification_guards import EXPIRED_AT_ONCE, NOT_VERIFIED, VerificationGuard, VerificationGuards
 from tests.storage.producers import batch
 
 PRODUCER = 7
@@ -207,3 +207,17 @@ def test_a_guard_of_a_past_term_makes_the_producer_ask_again(producing: Producin
 
     assert producing.refusal(guard=past) is NotLeaderOrFollower
     assert producing.append(guard=present) is None
+
+
+def test_many_guards_expire_in_rounds() -> None:
+    """A step of the loop has time for so many."""
+    guards = VerificationGuards()
+    for producer_id in range(EXPIRED_AT_ONCE + 1):
+        guards.take(producer_id, 0, 0, 0, raises_epoch=False)
+
+    guards.expire(EXPIRATION_MS, EXPIRATION_MS)
+    assert guards.get(EXPIRED_AT_ONCE - 1) is None
+    assert guards.get(EXPIRED_AT_ONCE) is not None
+
+    guards.expire(EXPIRATION_MS, EXPIRATION_MS)
+    assert guards.get(EXPIRED_AT_ONCE) is None

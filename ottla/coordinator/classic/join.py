@@ -36,7 +36,7 @@ def join_group(context: GroupContext, event: JoinGroup) -> None:
         refuse(context, event, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.member_id)
     elif not group.supports(event.protocol_type, event.protocols):
         # As in Kafka, a group that is asked to be is there and Empty, though it has no member.
-        context.groups.setdefault(group.group_id, group)
+        context.note_if_traceless(context.groups.setdefault(group.group_id, group))
         refuse(context, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
     elif event.member_id:
         _join_with_id(context, group, event)
@@ -93,9 +93,20 @@ def _hand_out_member_id(context: GroupContext, group: ClassicGroup, event: JoinG
     member_id = context.new_member_id(event.client_id)
     context.groups.setdefault(group.group_id, group)
     deadline_ms = group.pending_members[member_id] = context.now_ms + event.session_timeout_ms
+    context.pending_members.add((group.group_id, member_id), group.group_id, member_id)
     context.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
     context.observe(MemberIdHandedOut(group_id=group.group_id, generation=group.generation, member_id=member_id))
     refuse(context, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    _drop_the_oldest(context)
+
+
+def _drop_the_oldest(context: GroupContext) -> None:
+    """Of the pending members, where they are too many. One that does come back gets UNKNOWN_MEMBER_ID and asks for
+    another id."""
+    for group_id, member_id in context.pending_members.overflow():
+        group = context.groups[group_id]
+        rebalance.drop_pending_member(context, group, member_id, Cause.TOO_MANY_PENDING)
+        rebalance.end_join_phase_if_complete(context, group)
 
 
 def _add_member(context: GroupContext, group: ClassicGroup, event: JoinGroup, member_id: str) -> None:

@@ -146,6 +146,7 @@ def _drop(context: GroupContext, group: ClassicGroup, members: list[Member], cau
 
 def forget_pending_member(context: GroupContext, group: ClassicGroup, member_id: str) -> None:
     del group.pending_members[member_id]
+    context.pending_members.discard((group.group_id, member_id))
     context.cancel_timer(PendingMemberTimer(group.group_id, member_id))
 
 
@@ -155,6 +156,7 @@ def drop_pending_member(context: GroupContext, group: ClassicGroup, member_id: s
     context.observe(
         PendingMemberDropped(group_id=group.group_id, generation=group.generation, member_id=member_id, cause=cause)
     )
+    context.note_if_traceless(group)
 
 
 # The end of a join phase
