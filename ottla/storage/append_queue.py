@@ -81,6 +81,7 @@ class AppendQueue:
         self._durability = durability
         self._swaps = swaps
         self._mark: SegmentMark | None = None
+        self._epochs_before = epochs.entries
         # Why a queue was lost whose owners have not been notified yet.
         self._lost: KafkaStorageError | None = None
         self.configure()
@@ -118,10 +119,10 @@ class AppendQueue:
                 # Kafka answers the batch's timestamp as the time of the append, whatever the topic's timestamps are.
                 at = first.timestamp
                 return _info_of((first.first_offset, first.last_offset, at, at, local.log_start_offset, True))
-        if leader_epoch != self._epochs.latest_epoch:
-            self._epochs.assign(leader_epoch, local.next_offset)
         base_offset = local.next_offset
         self._enqueue(records, header, base_offset, now_wall_ms)
+        if leader_epoch != self._epochs.latest_epoch:
+            self._epochs.assign(leader_epoch, base_offset)
         assign_offset_and_epoch(records, 0, base_offset, leader_epoch)
         last_offset = base_offset + header.last_offset_delta
         timestamp = header.max_timestamp
@@ -144,15 +145,14 @@ class AppendQueue:
         had_queue = bool(self.batches)
         try:
             for position, header in batches:
-                if header.partition_leader_epoch > self._epochs.latest_epoch:
-                    self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 view = records[position : position + header.size_bytes]
                 self._enqueue(view, header, header.base_offset, now_wall_ms)
+                if header.partition_leader_epoch > self._epochs.latest_epoch:
+                    self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         except KafkaStorageError:
             if not had_queue:
                 # All that was lost is this caller's, who learns of it now: no one else waits for `write_pending`.
                 self._lost = None
-            self._epochs.truncate_from_end(local.log_end_offset)
             raise
         return len(batches)
 
@@ -189,6 +189,7 @@ class AppendQueue:
             segment = local.active
         if not self.batches:
             self._mark = segment.mark()
+            self._epochs_before = self._epochs.entries
             self._producers.seen_ms = now_wall_ms
             if self._durability.flushed_offset == local.log_end_offset:
                 self._durability.oldest_unflushed_ms = now_wall_ms
@@ -250,7 +251,7 @@ class AppendQueue:
         segment.forget_aborted_from(local.log_end_offset)
         self._producers.manager.undo()
         local.next_offset = local.log_end_offset
-        self._epochs.truncate_from_end(local.log_end_offset)
+        self._epochs.forget_from(local.log_end_offset, self._epochs_before)
         try:
             if file is not None:
                 file.truncate(segment.size)

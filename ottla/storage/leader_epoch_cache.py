@@ -31,29 +31,25 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `latest_epoch` is the newest one, or -1."""
+    """The epochs of one log, in `entries`. `latest_epoch` is the newest one, or -1."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._replace(rising_entries(entries))
 
-    @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        return tuple(self._entries)
-
     def below(self, offset: int) -> list[EpochEntry]:
         """The entries that begin below `offset`."""
-        return entries_below(self._entries, offset)
+        return entries_below(self.entries, offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Say that `epoch` begins at `start_offset`. Entries that contradict it go."""
-        if self._entries and epoch == self._entries[-1].epoch and start_offset >= self._entries[-1].start_offset:
+        if self.entries and epoch == self.entries[-1].epoch and start_offset >= self.entries[-1].start_offset:
             return
-        kept = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]
+        kept = [entry for entry in self.entries if entry.epoch < epoch and entry.start_offset < start_offset]
         self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The answer to OffsetForLeaderEpoch: (largest epoch known that is not above `epoch`, where it ended)."""
-        entries = self._entries
+        entries = self.entries
         if epoch == UNKNOWN_EPOCH or not entries or epoch > entries[-1].epoch:
             return UNKNOWN_EPOCH, UNKNOWN_OFFSET
         if epoch == entries[-1].epoch:
@@ -65,29 +61,36 @@ class LeaderEpochCache:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`, or -1 if the cache does not reach back to it."""
-        n = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[n - 1].epoch if n else UNKNOWN_EPOCH
+        n = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[n - 1].epoch if n else UNKNOWN_EPOCH
 
     def truncate_from_end(self, offset: int) -> None:
         """The log now ends at `offset`."""
         self._replace(self.below(offset))
 
+    def forget_from(self, offset: int, before: Sequence[EpochEntry]) -> None:
+        """Take back what was assigned at `offset`, where the log ends, or after it; `before` are the entries of before.
+
+        One that begins at `offset` may be among those: the epoch of a leader that has no record of it yet."""
+        self._replace([*self.below(offset), *(entry for entry in before if entry.start_offset == offset)])
+
     def truncate_from_start(self, offset: int) -> None:
         """The log now starts at `offset`; the epoch that covers it begins there."""
-        if self._entries and self._entries[0].start_offset < offset:
-            n = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-            self._replace([EpochEntry(self._entries[n - 1].epoch, offset), *self._entries[n:]])
+        if self.entries and self.entries[0].start_offset < offset:
+            n = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+            self._replace([EpochEntry(self.entries[n - 1].epoch, offset), *self.entries[n:]])
 
     def clear(self) -> None:
         self._replace([])
 
-    def _replace(self, entries: list[EpochEntry]) -> None:
-        self._entries = entries
-        self.latest_epoch = entries[-1].epoch if entries else UNKNOWN_EPOCH
+    def _replace(self, entries: Iterable[EpochEntry]) -> None:
+        # Never changed in place: who has read it knows what the entries were.
+        self.entries: tuple[EpochEntry, ...] = tuple(entries)
+        self.latest_epoch = self.entries[-1].epoch if self.entries else UNKNOWN_EPOCH
 
 
-def entries_below(entries: list[EpochEntry], offset: int) -> list[EpochEntry]:
-    return entries[: bisect_left(entries, offset, key=lambda entry: entry.start_offset)]
+def entries_below(entries: Sequence[EpochEntry], offset: int) -> list[EpochEntry]:
+    return list(entries[: bisect_left(entries, offset, key=lambda entry: entry.start_offset)])
 
 
 def rising_entries(entries: Iterable[EpochEntry]) -> list[EpochEntry]:

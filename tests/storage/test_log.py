@@ -97,6 +97,37 @@ def test_a_failed_write_leaves_the_log_as_it_was(torn: int) -> None:
     assert read_all(reopened(disk)) == [(0, b"a"), (1, b"b")]
 
 
+def test_a_failed_write_does_not_end_the_term_of_its_leader() -> None:
+    """Without its own epoch a leader knows none of a follower that has a later one, and that cuts what is committed."""
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"), leader_epoch=1)
+    log.maybe_assign_leader_epoch(3)
+    disk.fail("writev", OSError(errno.ENOSPC, "full"))
+
+    log.append_as_leader(batch("b"), leader_epoch=3, now_wall_ms=NOW)
+    with pytest.raises(KafkaStorageError):
+        log.write_pending(now_wall_ms=NOW)
+
+    assert log.epochs.entries == ((1, 0), (3, 1))
+    assert log.end_offset_for_epoch(2) == (1, 1)
+
+
+def test_leader_epoch_of_a_batch_that_was_not_written_is_unknown() -> None:
+    leader = new_log(FakeDisk())
+    append(leader, batch("a"), leader_epoch=1)
+    append(leader, batch("b"), leader_epoch=2)
+    disk = FakeDisk()
+    follower = new_log(disk)
+    disk.fail("writev", OSError(errno.ENOSPC, "full"))
+
+    follower.append_as_follower(memoryview(bytearray(leader.read(0, 1 << 20, upper_bound=2).records)), now_wall_ms=NOW)
+    with pytest.raises(KafkaStorageError):
+        follower.write_pending(now_wall_ms=NOW)
+
+    assert follower.epochs.entries == ()
+
+
 def test_torn_write_that_cannot_be_removed_closes_the_log() -> None:
     disk = FakeDisk()
     log = new_log(disk)
