@@ -74,7 +74,8 @@ class Client:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
         self._login = login
-        self._tls = tls
+        self.tls = tls
+        """What connections are made with; None: without TLS."""
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: dict[int, Address] = {}
         self._controller_id = -1
@@ -242,7 +243,7 @@ class Client:
         connection = self._connections.get(address)
         if connection is None:
             try:
-                connection = await BrokerConnection.open(address, self._timeout_s, self._login, self._tls)
+                connection = await BrokerConnection.open(address, self._timeout_s, self._login, self.tls)
             except NoAnswer as error:
                 raise self._explained(address, error) from error
             self._connections[address] = connection

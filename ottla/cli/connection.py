@@ -233,7 +233,7 @@ def _error_code(payload: bytes) -> int:
 
 
 def _no_tls(address: Address, error: ssl.SSLError) -> str:
-    from ottla.broker.config.tls_context import tls_failure
+    from ottla.security.tls_failure import tls_failure
 
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"cannot trust {address}: {error.verify_message}; --ca names the file with the authority to trust"

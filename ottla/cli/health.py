@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULT_URL = "http://127.0.0.1:9644"
 DEFAULT_PAGE = "/health/ready"
@@ -17,26 +17,38 @@ DEFAULT_TIMEOUT_S = 3.0
 # The exit statuses beside 0. They differ so that a script can look at a broker without a listener by other means.
 NOT_HEALTHY = 1
 NO_ANSWER = 3
+_PLAIN = ("--url", "--ca", "--cert")
 
 
-def parse_plain(arguments: Sequence[str]) -> str | None:
-    """The URL, or None for anything that click should look at."""
-    match list(arguments):
-        case []:
-            return DEFAULT_URL
-        case ["--url", url] if not url.startswith("-"):
-            return url
-        case [argument] if argument.startswith("--url="):
-            return argument.removeprefix("--url=")
-        case _:
+class HealthQuestion(NamedTuple):
+    """What a command line asks. The files are PEM: authorities to trust, and a certificate with its key to show."""
+
+    url: str = DEFAULT_URL
+    ca: str | None = None
+    cert: str | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+def parse_plain(arguments: Sequence[str]) -> HealthQuestion | None:
+    """None for anything that click should look at."""
+    values: dict[str, str] = {}
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
+        given = value if equals else next(remaining, "-")
+        if name not in _PLAIN or not given or given.startswith("-"):
             return None
+        values[name] = given
+    return HealthQuestion(values.get("--url", DEFAULT_URL), values.get("--ca"), values.get("--cert"))
 
 
-def run(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
+def run(question: HealthQuestion) -> int:
     """Prints what the page says; returns the exit status: 0 healthy, 1 not, 3 nothing answers there."""
-    address, slash, path = url.removeprefix("http://").partition("/")
+    url = question.url
+    scheme, found, rest = url.partition("://")
+    address, slash, path = (rest if found else url).partition("/")
     try:
-        connection = HTTPConnection(address, timeout=timeout_s)
+        connection = _connection(address, question, has_tls=bool(found) and scheme == "https")
         connection.request("GET", slash + path or DEFAULT_PAGE)
         response = connection.getresponse()
         body = response.read()
@@ -46,6 +58,22 @@ def run(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
         return NO_ANSWER
     print(_summary(response.status, body))
     return 0 if response.status == 200 else NOT_HEALTHY
+
+
+def _connection(address: str, question: HealthQuestion, *, has_tls: bool) -> HTTPConnection:
+    """Raises OSError for files that cannot be read."""
+    if not has_tls:
+        if question.ca is not None or question.cert is not None:
+            raise ValueError("--ca and --cert are for https://")
+        return HTTPConnection(address, timeout=question.timeout_s)
+    # Imported here, as most listeners are without TLS.
+    import ssl
+    from http.client import HTTPSConnection
+
+    context = ssl.create_default_context(cafile=question.ca)
+    if question.cert is not None:
+        context.load_cert_chain(question.cert, password=lambda: "")
+    return HTTPSConnection(address, timeout=question.timeout_s, context=context)
 
 
 def _summary(status: int, body: bytes) -> str:

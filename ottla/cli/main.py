@@ -19,9 +19,9 @@ def main() -> None:
     if sys.argv[1:2] == ["health"]:
         from ottla.cli import health
 
-        url = health.parse_plain(sys.argv[2:])
-        if url is not None:
-            sys.exit(health.run(url))
+        question = health.parse_plain(sys.argv[2:])
+        if question is not None:
+            sys.exit(health.run(question))
     from ottla.cli.app import cli
 
     cli(prog_name="ottla")

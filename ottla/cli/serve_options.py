@@ -42,7 +42,7 @@ OPTIONS = (
     ServeOption("--node-id", "Id of the broker in its cluster, or of the first one of --brokers.", "N", is_number=True),
     ServeOption(
         "--metadata",
-        "Metadata store of a cluster of several processes; by default the data directory.",
+        "Metadata store of a cluster of several processes; by default the data directory. With TLS etcds://...",
         "etcd://HOST:PORT[,HOST:PORT...]",
     ),
     ServeOption(
@@ -153,8 +153,9 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         return "--brokers", "a process runs at least one broker"
     if url is None:
         return None
-    if not _is_etcd_url(url):
-        return "--metadata", f"{url!r} is not etcd://HOST:PORT[,HOST:PORT...]"
+    wrong = _wrong_url(url)
+    if wrong is not None:
+        return "--metadata", wrong
     if brokers > 1:
         return "--brokers", "with --metadata a process runs one broker"
     if values["node_id"] is None:
@@ -162,14 +163,14 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _is_etcd_url(url: str) -> bool:
+def _wrong_url(url: str) -> str | None:
     from ottla.cluster.store import StoreError, parse_store_url
 
     try:
         parse_store_url(url)
-    except StoreError:
-        return False
-    return True
+    except StoreError as error:
+        return str(error)
+    return None
 
 
 def _is_address(text: str, *, port_min: int) -> bool:

@@ -97,6 +97,11 @@ class Unavailable(NamedTuple):
     reason: str
 
 
+class NotAdmitted(Unavailable):
+    """The store will have nothing to do with this broker: it does not accept its login or its certificate, or the
+    broker not the store's. Somebody has to mend that; nothing has changed."""
+
+
 class TooLarge(Unavailable):
     """The store takes no transaction of this size, now or later; nothing has changed."""
 
@@ -186,13 +191,28 @@ def _shown(written: Entry | Put) -> str:
     return "[hidden]" if written.key.startswith((SCRAM, SECRETS)) else repr(written.value)
 
 
-def parse_store_url(url: str) -> list[Address]:
-    """The endpoints in `etcd://HOST:PORT[,HOST:PORT…]`; raises StoreError with a sentence for the user."""
+class StoreUrl(NamedTuple):
+    """Where a metadata store is."""
+
+    endpoints: list[Address]
+    has_tls: bool
+
+
+def parse_store_url(url: str) -> StoreUrl:
+    """`etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…` with TLS; raises StoreError with a sentence for the user."""
     scheme, separator, hosts = url.partition("://")
-    if scheme != "etcd" or not separator:
-        raise StoreError(f"'{url}' is not a metadata store: etcd://HOST:PORT[,HOST:PORT…] is expected")
+    if "@" in hosts:
+        # Not shown: there may be a password in it.
+        raise StoreError(
+            "a metadata store is etcd://HOST:PORT, without a user: that is in ottla.metadata.etcd.user and "
+            "ottla.metadata.etcd.password"
+        )
+    if scheme not in ("etcd", "etcds") or not separator:
+        raise StoreError(
+            f"'{url}' is not a metadata store: etcd://HOST:PORT[,HOST:PORT…] is expected, or etcds:// with TLS"
+        )
     try:
-        return parse_addresses(hosts.rstrip("/"))
+        return StoreUrl(parse_addresses(hosts.rstrip("/")), has_tls=scheme == "etcds")
     except ValueError as error:
         raise StoreError(f"{error} in {url}") from None
 

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,18 +13,21 @@ MISSING = "etcd is not installed (Debian: etcd-server)"
 
 
 class EtcdServer:
-    def __init__(self, directory: Path, name: str = "default") -> None:
+    def __init__(self, directory: Path, name: str = "default", *, further: Mapping[str, str] | None = None) -> None:
+        """`further` are arguments; with a certificate it speaks TLS to its clients."""
         if shutil.which("etcd") is None:
             pytest.skip(MISSING)
         self.directory = directory
         self.name = name
+        self._further = dict(further or {})
+        self.scheme = "https" if "--cert-file" in self._further else "http"
         self.port, peer_port = free_ports(2)
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self.members = [self]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        client, peer = f"http://127.0.0.1:{self.port}", self.peer_url
+        client, peer = f"{self.scheme}://127.0.0.1:{self.port}", self.peer_url
         arguments = {
             "--name": self.name,
             "--data-dir": str(self.directory / "etcd"),
@@ -34,8 +38,9 @@ class EtcdServer:
             "--initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in self.members),
             "--logger": "zap",
             "--log-outputs": str(self.directory / "etcd.log"),
+            **self._further,
         }
-        command = ["etcd", "--unsafe-no-fsync", *(part for pair in arguments.items() for part in pair)]
+        command = ["etcd", "--unsafe-no-fsync", *(f"{name}={value}" for name, value in arguments.items())]
         with (self.directory / "etcd.err").open("wb") as errors:
             self._process = subprocess.Popen(_supported(command), stdout=subprocess.DEVNULL, stderr=errors)
 

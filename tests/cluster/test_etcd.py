@@ -130,7 +130,14 @@ async def test_after_closing_nothing_is_answered(server: EtcdServer) -> None:
 
 
 def test_urls_name_endpoints() -> None:
-    assert parse_store_url("etcd://a:2379,[::1]:2380/") == [("a", 2379), ("::1", 2380)]
+    assert parse_store_url("etcd://a:2379,[::1]:2380/") == ([("a", 2379), ("::1", 2380)], False)
+    assert parse_store_url("etcds://a:2379") == ([("a", 2379)], True)
+
+
+def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
+    with pytest.raises(StoreError, match=r"ottla\.metadata\.etcd\.password") as refused:
+        parse_store_url("etcd://broker:a-secret-of-ours@a:2379")
+    assert "a-secret-of-ours" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

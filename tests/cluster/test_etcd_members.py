@@ -140,7 +140,7 @@ async def test_nothing_is_lost_while_members_come_and_go(etcd: EtcdMembers, stor
     with suppress(asyncio.CancelledError):
         await task
 
-    await follower.reach(writing.revision_seen, without="leased")
+    await follower.reach(writing.gateway.revision_seen, without="leased")
     found = await read(writing)
     await follower.reach(found.revision)
     follower.stop()

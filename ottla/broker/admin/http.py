@@ -67,7 +67,9 @@ class HttpConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: HttpOwner) -> None:
         self._owner = owner
         self._runtime = owner.runtime
-        self._buffer = bytearray(RECEIVE_BYTES)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        # Over TLS, nothing can be sent before.
+        self._has_received = False
         # Received before h11 was there.
         self._early = b""
         self._h11: Any = None
@@ -81,6 +83,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_head = False
         # The client has not read all of the last response.
         self._has_unread = False
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the client has shown one that an authority vouches for."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return tls is not None and tls.getpeercert(binary_form=True) is not None
 
     # What the transport calls.
 
@@ -97,10 +105,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._stop()
         self._owner.disconnected(self)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - a request is short
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - a request is short
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._has_received = True
         received = bytes(self._buffer[:nbytes])
         if self._h11 is None:
             self._early += received
@@ -271,7 +280,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _time_out(self) -> None:
         self._timer = None
-        if self._is_closing or self._is_answering or self._is_idle or self._h11 is None:
+        if self._is_closing or self._is_answering or self._is_idle or not self._has_received or self._h11 is None:
             self.abort()
         else:
             self._refuse(408, f"the request was not complete after {REQUEST_TIMEOUT_MS // 1000} s")

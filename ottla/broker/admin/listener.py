@@ -1,22 +1,38 @@
 """The admin listener of a process: its socket and pages, and how many connections it takes (docs/operators.md §2.3)."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ottla.broker.admin.http import HttpConnection, HttpRequest, HttpResponse, Page, sentence
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server_admin import AdminOptions
 from ottla.broker.runtime import Runtime, StartError
 from ottla.broker.server.network import ListeningSocket, Network
 from ottla.protocol.address import Address, is_loopback
 from ottla.storage.files import reason_of
 
+if TYPE_CHECKING:
+    from ottla.broker.admin.tls import AdminTls
+
 CONNECTIONS_MAX = 64
 # Beyond those: whatever scrapers do, a probe is answered.
 PROBE_CONNECTIONS_MAX = 8
 PROBES = "/health/"
-# There is no login yet: only who is on this machine reads these.
+# For clients of this machine, and those with a certificate.
 ABOUT_CLIENTS = "/api/"
 BACKLOG = 64
+TLS_PROPERTIES = tuple(
+    option.name
+    for option in (
+        AdminOptions.ottla_admin_ssl_keystore_location,
+        AdminOptions.ottla_admin_ssl_key_password,
+        AdminOptions.ottla_admin_ssl_truststore_location,
+        AdminOptions.ottla_admin_ssl_client_auth,
+    )
+)
 
 
 class AdminListener:
@@ -26,6 +42,7 @@ class AdminListener:
         self.h11: ModuleType | None = None
         self.url = ""
         self._pages = pages
+        self._tls: AdminTls | None = None
         self._socket: ListeningSocket | None = None
         self._connections: dict[HttpConnection, None] = {}
         # For probes alone: there were too many connections when they came.
@@ -33,13 +50,30 @@ class AdminListener:
         self._is_importing = False
 
     async def open(self, network: Network, address: tuple[str, int]) -> None:
-        """Raises StartError where the address cannot be had."""
+        """Raises StartError where the address, or the certificates of TLS, cannot be had."""
+        self._tls = self._certificates()
         try:
-            self._socket = await network.listen(lambda: HttpConnection(self), *address, backlog=BACKLOG)
+            self._socket = await network.listen(self._accepted, *address, backlog=BACKLOG)
         except OSError as error:
             where = Address(*address)
             raise StartError(f"cannot listen on {where} (ottla.admin.listener): {reason_of(error)}") from None
-        self.url = f"http://{Address(self._socket.host, self._socket.port)}"
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://{Address(self._socket.host, self._socket.port)}"
+
+    def _certificates(self) -> "AdminTls | None":
+        if not any(self.runtime.config.is_set(name) for name in TLS_PROPERTIES):
+            return None
+        # Imported here: most brokers start without it.
+        from ottla.broker.admin.tls import admin_tls
+
+        try:
+            return admin_tls(self.runtime)
+        except ConfigError as error:
+            raise StartError(str(error)) from None
+
+    def _accepted(self) -> asyncio.BufferedProtocol:
+        connection = HttpConnection(self)
+        return connection if self._tls is None else self._tls.accept(connection)
 
     def close(self) -> None:
         """With all connections: what a client has not read by now it does not get."""
@@ -71,15 +105,22 @@ class AdminListener:
             return sentence(503, f"there are {CONNECTIONS_MAX} connections already")._replace(
                 headers=(("Connection", "close"),)
             )
-        if request.path.startswith(ABOUT_CLIENTS) and (self._socket is None or not is_loopback(self._socket.host)):
+        if request.path.startswith(ABOUT_CLIENTS) and not self._may_name_clients(connection):
             return sentence(
-                403, "this page names clients: it is served where ottla.admin.listener is a loopback address"
+                403,
+                "this page names clients: it is served where ottla.admin.listener is a loopback address, and to who "
+                "shows a certificate (ottla.admin.ssl.client.auth)",
             )
         page = self._pages.get(request.path)
         if page is None:
             known = " ".join(sorted(self._pages))
             return sentence(404, f"there is no {request.path} here; there are {known}")
         return page(request)
+
+    def _may_name_clients(self, connection: HttpConnection) -> bool:
+        if self._socket is None:
+            return False
+        return is_loopback(self._socket.host) or connection.has_certificate
 
     def _imported(self) -> None:
         h11 = self.h11 = import_module("h11")

@@ -20,7 +20,7 @@ from ottla.broker.config.options import (
     throttled_replicas,
 )
 from ottla.broker.config.server_admin import AdminOptions
-from ottla.broker.config.server_cluster import ClusterOptions, ReplicationOptions, VerificationOptions
+from ottla.broker.config.server_cluster import ClusterOptions, EtcdOptions, ReplicationOptions, VerificationOptions
 from ottla.broker.config.server_group import EventOptions, GroupOptions, OffsetsOptions
 from ottla.broker.config.server_log import (
     CLEANUP_POLICIES,
@@ -49,6 +49,7 @@ class ServerOptions(
     TlsOptions,
     OAuthOptions,
     ClusterOptions,
+    EtcdOptions,
     ReplicationOptions,
     GroupOptions,
     OffsetsOptions,

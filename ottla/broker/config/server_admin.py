@@ -1,7 +1,13 @@
 """Server properties of what operators look at: the admin listener, health and metrics (docs/operators.md)."""
 
-from ottla.broker.config.options import Kind, Option, Update, choice, integer, long, optional_text
+from typing import Final
+
+from ottla.broker.config.options import Kind, Option, Update, choice, integer, long, optional_text, secret_option
+from ottla.broker.config.server_tls import NONE, REQUESTED, REQUIRED
 from ottla.protocol.address import Address, parse_address
+
+ADMIN: Final = "ottla.admin."
+"""What the names of the admin listener's properties begin with."""
 
 
 def _listener(text: str) -> Address | None:
@@ -23,6 +29,25 @@ class AdminOptions:
         parse=_listener,
         bounds="off or HOST:PORT",
         update=Update.READ_ONLY,
+    )
+    ottla_admin_ssl_keystore_location = optional_text(
+        f"{ADMIN}ssl.keystore.location",
+        "PEM file with the private key and the certificate chain of the admin listener, leaf first; only its owner may "
+        "read it (mode 0600). With it the listener speaks HTTPS alone.",
+    )
+    ottla_admin_ssl_key_password = secret_option(
+        f"{ADMIN}ssl.key.password", "Password of the private key in it, where it is encrypted."
+    )
+    ottla_admin_ssl_truststore_location = optional_text(
+        f"{ADMIN}ssl.truststore.location",
+        "PEM file with the certificates of the authorities that vouch for clients of the admin listener.",
+    )
+    ottla_admin_ssl_client_auth = choice(
+        f"{ADMIN}ssl.client.auth",
+        NONE,
+        (NONE, REQUESTED, REQUIRED),
+        "Whether clients of the admin listener have to show a certificate. With requested only those who do see pages "
+        "about clients, on an address that is no loopback one.",
     )
     ottla_health_disk_stall_ms = long(
         "ottla.health.disk.stall.ms",

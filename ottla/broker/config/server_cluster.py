@@ -1,9 +1,24 @@
-"""Server properties of a broker in its cluster: session, shutdown, controller, how followers replicate, and what
-leaders ask the coordinators of transactions (KIP-890)."""
+"""Server properties of a broker in its cluster: session, shutdown, controller, the way to etcd, how followers
+replicate, and what leaders ask the coordinators of transactions (KIP-890)."""
 
-from ottla.broker.config.options import Kind, Option, Update, boolean, integer, long
+from typing import Final
+
+from ottla.broker.config.options import (
+    Kind,
+    Option,
+    Update,
+    boolean,
+    integer,
+    long,
+    optional_text,
+    secret_option,
+    text_option,
+)
+from ottla.broker.config.server_tls import HTTPS, host_check
 from ottla.replication.replication_quota import SAMPLE_MS, SAMPLES, UNLIMITED
 
+ETCD: Final = "ottla.metadata.etcd."
+"""What the names of the properties of the way to etcd begin with."""
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -60,6 +75,46 @@ class ClusterOptions:
         300,
         "Interval between checks of the controller for partitions not led by their preferred replica, in seconds.",
         at_least=1,
+    )
+
+
+class EtcdOptions:
+    """As whom a broker comes to etcd, and with which certificates."""
+
+    ottla_metadata_etcd_user = optional_text(
+        f"{ETCD}user", "User as whom the broker logs in to etcd; without one it does not log in."
+    )
+    ottla_metadata_etcd_password = secret_option(f"{ETCD}password", "Password of that user.")
+    ottla_metadata_etcd_ssl_truststore_location = optional_text(
+        f"{ETCD}ssl.truststore.location",
+        "PEM file with the certificates of the authorities that vouch for etcd, where --metadata is etcds://…; without "
+        "one, those that the operating system trusts.",
+    )
+    ottla_metadata_etcd_ssl_truststore_certificates = secret_option(
+        f"{ETCD}ssl.truststore.certificates", "These certificates as PEM text, in place of a file."
+    )
+    ottla_metadata_etcd_ssl_keystore_location = optional_text(
+        f"{ETCD}ssl.keystore.location",
+        "PEM file with the private key and the certificate chain, leaf first, that the broker shows to etcd; only its "
+        "owner may read it (mode 0600).",
+    )
+    ottla_metadata_etcd_ssl_keystore_key = secret_option(
+        f"{ETCD}ssl.keystore.key", "The private key as PEM text, in place of a file."
+    )
+    ottla_metadata_etcd_ssl_keystore_certificate_chain = secret_option(
+        f"{ETCD}ssl.keystore.certificate.chain",
+        "The certificate chain that belongs to this key, as PEM text, leaf first.",
+    )
+    ottla_metadata_etcd_ssl_key_password = secret_option(
+        f"{ETCD}ssl.key.password", "Password of an encrypted private key."
+    )
+    ottla_metadata_etcd_ssl_endpoint_identification_algorithm = text_option(
+        f"{ETCD}ssl.endpoint.identification.algorithm",
+        HTTPS,
+        "Whether the name in the certificate of etcd is checked: https, or nothing.",
+        parse=host_check,
+        bounds="https, or nothing",
+        update=Update.READ_ONLY,
     )
 
 

@@ -41,7 +41,7 @@ def _rules(given: str) -> str:
     return given
 
 
-def _host_check(given: str) -> str:
+def host_check(given: str) -> str:
     if given.lower() not in (HTTPS, ""):
         raise ValueError("expected https, or nothing")
     return given.lower()
@@ -97,7 +97,7 @@ class TlsOptions:
         "ssl.endpoint.identification.algorithm",
         HTTPS,
         "Whether a broker that connects to another checks the name in its certificate: https, or nothing.",
-        parse=_host_check,
+        parse=host_check,
         bounds="https, or nothing",
         update=Update.READ_ONLY,
     )

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError, Option
 from ottla.broker.config.security import why_not_secret
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_tls import LISTENER_TLS_OPTIONS, TLS_1_2, VERSIONS, TlsOptions
 from ottla.security.client import Secret
 from ottla.security.pem import PemError, PemTexts, parse_pem
@@ -142,3 +144,19 @@ class TlsProperties:
             return parse_pem(data)
         except PemError as error:
             raise self.refusal(name, str(error)) from None
+
+
+# Of all connections alike, whatever they are for.
+_OF_ALL: Final = (ENABLED_PROTOCOLS, PROTOCOL, CIPHER_SUITES)
+
+
+def prefixed_properties(config: ServerConfig, prefix: str) -> TlsProperties:
+    """Those of a connection with properties of its own, `<prefix>ssl.…`. Versions and suites are those of all."""
+
+    def value_of(option: Option[object]) -> object:
+        if option.name in _OF_ALL:
+            return config.value_of(option)
+        own = SERVER_OPTIONS.get(prefix + option.name)
+        return option.default if own is None else config.value_of(own)
+
+    return TlsProperties(value_of, prefix)

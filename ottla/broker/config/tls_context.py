@@ -121,25 +121,3 @@ def _as_file(text: str) -> Generator[str]:
 def _reason(error: ssl.SSLError) -> str:
     # It has none for some that come from below.
     return (error.reason or "").lower().replace("_", " ") or "OpenSSL does not read it"
-
-
-_FAILURES = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has shown no certificate",
-    "UNSUPPORTED_PROTOCOL": "the client has none of the versions of TLS that are enabled",
-    "NO_SHARED_CIPHER": "the client has none of the cipher suites that are enabled",
-    "TLSV1_ALERT_UNKNOWN_CA": "the other side does not trust the authority of the certificate",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the other side does not accept the certificate",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the other side does not accept the certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the other side says that the certificate has expired",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the other side wants a certificate",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "the other side has none of the versions of TLS that are enabled",
-    "HTTP_REQUEST": "HTTP is spoken, not TLS",
-}
-
-
-def tls_failure(error: ssl.SSLError) -> str:
-    """For the log, without anything that the other side could choose."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not accepted: {error.verify_message}"
-    reason = error.reason or "it broke off"
-    return _FAILURES.get(reason, reason.lower().replace("_", " "))

@@ -17,7 +17,7 @@ from ottla.broker.runtime import Runtime, StartError, complete
 from ottla.cluster.encoding import CLUSTER_ID, topics_of
 from ottla.cluster.features import finalize_in_new_cluster
 from ottla.cluster.registration import min_isr_of_cluster, stored_cluster_id
-from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, Put, Snapshot, Unavailable
+from ottla.cluster.store import ABSENT, Entry, Expect, MetadataStore, NotAdmitted, Put, Snapshot, Unavailable
 from ottla.storage.log_config import LogConfig
 from ottla.timer.clock import Clock
 
@@ -31,12 +31,15 @@ async def agreed_cluster_id(
     """The id in the store, a new one if this broker is the first; and all that is in the store. `kept_id` is that of
     the data directory, if it has one.
 
-    Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`, and when it is empty
-    and the directory is not: by what the store says, this broker would have to delete all its topics."""
+    Raises StartError when the store does not answer for `initial.broker.registration.timeout.ms`, at once when it does
+    not let this broker in, and when it is empty and the directory is not: by what the store says, this broker would
+    have to delete all its topics."""
     deadline = RetryDeadline(runtime.clock, runtime.config.initial_broker_registration_timeout_ms)
     has_waited = False
     while True:
         found = await ask(store.read, "")
+        if isinstance(found, NotAdmitted):
+            raise StartError(f"the metadata store cannot be used: {found.reason}")
         if isinstance(found, Unavailable):
             if not has_waited:
                 runtime.log.metadata.warning(
@@ -53,6 +56,8 @@ async def agreed_cluster_id(
         claim = Put(CLUSTER_ID, new_id().encode())
         first = [claim, min_isr_of_cluster(runtime.config.min_insync_replicas), finalize_in_new_cluster()]
         result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], first)
+        if isinstance(result, NotAdmitted):
+            raise StartError(f"the metadata store cannot be used: {result.reason}")
         if isinstance(result, Unavailable):
             await deadline.wait(f"the metadata store cannot be used: {result.reason}")
 

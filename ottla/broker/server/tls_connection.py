@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
-from ottla.broker.config.tls_context import tls_failure
+from ottla.security.tls_failure import tls_failure
 
 # Of one read of the socket.
 CIPHERTEXT_BYTES = 256 * 1024

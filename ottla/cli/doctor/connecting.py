@@ -159,10 +159,10 @@ async def _speaks_http(address: Address, timeout_s: float) -> bool:
     return False
 
 
-async def _head_of_page(address: Address, timeout_s: float) -> bytes:
+async def _head_of_page(address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> bytes:
     """The first bytes of what a web server says. Raises OSError and TimeoutError."""
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_connection(*address)
+        reader, writer = await asyncio.open_connection(*address, ssl=tls)
         try:
             writer.write(f"HEAD /health/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
             return await reader.read(RESPONSE_BYTES_MAX)
@@ -170,12 +170,14 @@ async def _head_of_page(address: Address, timeout_s: float) -> bytes:
             writer.close()
 
 
-async def clock_at(admin: Address, timeout_s: float = WITHIN_S) -> tuple[int, int] | None:
+async def clock_at(
+    admin: Address, tls: ssl.SSLContext | None = None, timeout_s: float = WITHIN_S
+) -> tuple[int, int] | None:
     """How many milliseconds the clock of a broker is ahead of ours, and how exactly that is known: by the date in an
     answer of its admin listener, half a round trip ago. None where none answers."""
     began_ms = time() * 1000
     try:
-        head = await _head_of_page(admin, timeout_s)
+        head = await _head_of_page(admin, timeout_s, tls)
         ended_ms = time() * 1000
         line = next(each for each in head.split(b"\r\n") if each.lower().startswith(b"date:"))
         there_ms = parsedate_to_datetime(line.partition(b":")[2].decode().strip()).timestamp() * 1000

@@ -13,7 +13,7 @@ from ottla.cli.doctor.sample import Sample, SeenBroker, SeenGroup, SeenPartition
 from ottla.cli.failures import ClientError
 from ottla.cli.operations.brokers import BROKER_RESOURCE, log_directories
 from ottla.cli.operations.cluster import TOPIC_RESOURCE
-from ottla.cli.operations.cluster_health import ADMIN_LISTENER, reachable_admin
+from ottla.cli.operations.cluster_health import ADMIN_KEYSTORE, ADMIN_LISTENER, admin_context, reachable_admin
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -36,7 +36,7 @@ PROBE_TOPIC = "ottla-doctor"
 TOPIC_CONFIGS = (
     "min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "message.format.version",
 )  # fmt: skip
-BROKER_CONFIGS = ("auto.create.topics.enable", "transaction.max.timeout.ms", ADMIN_LISTENER)
+BROKER_CONFIGS = ("auto.create.topics.enable", "transaction.max.timeout.ms", ADMIN_LISTENER, ADMIN_KEYSTORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,9 @@ class Sampler:
         return await self._with_clock(broker)
 
     async def _with_clock(self, broker: SeenBroker) -> SeenBroker:
-        address = reachable_admin((broker.configs or {}).get(ADMIN_LISTENER, "off"), broker.host)
-        clock = None if address is None else await clock_at(address)
+        configs = broker.configs or {}
+        address = reachable_admin(configs.get(ADMIN_LISTENER, "off"), broker.host)
+        clock = None if address is None else await clock_at(address, admin_context(configs, self._asker.client.tls))
         return broker if clock is None else replace(broker, clock_ahead_ms=clock[0], clock_within_ms=clock[1])
 
     async def _broker_configs(self, node_id: int) -> dict[str, str] | None:

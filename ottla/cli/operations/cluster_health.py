@@ -5,9 +5,10 @@ Any cluster is asked by Kafka's protocol. A broker that has an admin listener is
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLContext, SSLError, create_default_context
 from typing import Any
 
 from ottla.cli.client import Client, ClientConfig
@@ -15,8 +16,11 @@ from ottla.cli.failures import ClientError
 from ottla.cli.operations.brokers import broker_configs
 from ottla.cli.operations.cluster import ClusterStatus, cluster_status
 from ottla.protocol.address import Address, parse_address
+from ottla.security.tls_failure import tls_failure
 
 ADMIN_LISTENER = "ottla.admin.listener"
+ADMIN_KEYSTORE = "ottla.admin.ssl.keystore.location"
+"""Where it is set, the listener speaks TLS."""
 WILDCARDS = ("0.0.0.0", "::", "")
 PAGE_WITHIN_S = 3.0
 PAUSE_S = 1.0
@@ -58,7 +62,7 @@ async def cluster_health(config: ClientConfig) -> ClusterHealth:
             reasons = _of_cluster(status)
             remarks: list[str] = []
             for node_id in client.brokers:
-                wrong, odd = await _of_broker(client, node_id)
+                wrong, odd = await _of_broker(client, node_id, config.tls)
                 reasons += wrong
                 remarks += odd
     except ClientError as error:
@@ -80,17 +84,22 @@ def _of_cluster(status: ClusterStatus) -> list[str]:
     return found
 
 
-async def _of_broker(client: Client, node_id: int) -> tuple[list[str], list[str]]:
-    """Why it is not ready, and what is degraded; without an admin listener, only that it answers."""
+async def _of_broker(client: Client, node_id: int, tls: SSLContext | None) -> tuple[list[str], list[str]]:
+    """Why it is not ready, and what is degraded; without an admin listener, only that it answers. `tls`: what brokers
+    are asked with, and their admin listeners too."""
     try:
         configs = await broker_configs(client, node_id)
     except ClientError as error:
         return [f"broker {node_id}: {error}"], []
-    text = next((row.value or "off" for row in configs if row.name == ADMIN_LISTENER), "off")
-    address = reachable_admin(text, client.brokers[node_id].host)
+    found = {row.name: row.value for row in configs}
+    address = reachable_admin(found.get(ADMIN_LISTENER) or "off", client.brokers[node_id].host)
     if address is None:
         return [], []
-    page = await asyncio.to_thread(_ready_page, address, node_id)
+    context = admin_context(found, tls)
+    try:
+        page = await asyncio.to_thread(_ready_page, address, node_id, context)
+    except SSLError as error:
+        return [f"broker {node_id}: no TLS with its admin listener at {address}: {tls_failure(error)}"], []
     if page is None:
         return [f"broker {node_id}: its admin listener at {address} does not answer"], []
     wrong = [f"broker {node_id}: {check['name']}: {check['text']}" for check in page["checks"] if not check["ok"]]
@@ -106,12 +115,24 @@ def reachable_admin(text: str, host: str) -> Address | None:
     return Address(host, address.port) if address.host in WILDCARDS else address
 
 
-def _ready_page(address: Address, node_id: int) -> Any:
-    """What /health/ready says of the broker; None where nothing does."""
-    connection = HTTPConnection(address.host, address.port, timeout=PAGE_WITHIN_S)
+def admin_context(configs: Mapping[str, str | None], tls: SSLContext | None) -> SSLContext | None:
+    """With what an admin listener is asked whose broker has these properties; None: without TLS. `tls` is what brokers
+    are asked with."""
+    return (tls or create_default_context()) if configs.get(ADMIN_KEYSTORE) else None
+
+
+def _ready_page(address: Address, node_id: int, tls: SSLContext | None) -> Any:
+    """What /health/ready says of the broker; None where nothing does. Raises SSLError."""
+    connection = (
+        HTTPConnection(*address, timeout=PAGE_WITHIN_S)
+        if tls is None
+        else HTTPSConnection(*address, timeout=PAGE_WITHIN_S, context=tls)
+    )
     try:
         connection.request("GET", f"/health/ready?broker={node_id}")
         page = json.loads(connection.getresponse().read())
+    except SSLError:
+        raise
     except (OSError, HTTPException, ValueError):
         return None
     finally:

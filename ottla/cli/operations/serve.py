@@ -15,6 +15,7 @@ import uvloop
 from ottla.broker.broker import Broker
 from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.definitions import SERVER_OPTIONS
+from ottla.broker.config.etcd import etcd_settings, refuse_etcd_properties
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
@@ -25,7 +26,7 @@ from ottla.broker.runtime import StartError
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.upkeep.idle_memory import IdleMemory
 from ottla.cluster.store import MetadataStore, parse_store_url
-from ottla.protocol.address import parse_address
+from ottla.protocol.address import is_loopback, parse_address
 
 if TYPE_CHECKING:
     from ottla.cli.operations.secure_serve import SecureServe
@@ -78,6 +79,8 @@ def run(options: ServeOptions) -> int:
     """Serves; returns the exit status. What a user can cause is said in one sentence on standard error."""
     try:
         config = _server_config(options)
+        if options.metadata is None:
+            refuse_etcd_properties(config)
         secure = None if options.secure is None else _secure_serve(options, config)
         if secure is not None:
             config = _server_config(options, secure.settings)
@@ -229,7 +232,7 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
             first_node_id=node_id,
             log=log,
         )
-    store = None if options.metadata is None else _etcd_store(options.metadata, data_dir)
+    store = None if options.metadata is None else _etcd_store(options.metadata, config, data_dir, log)
     return Broker(
         config,
         data_dir=data_dir,
@@ -243,16 +246,22 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
     )
 
 
-def _etcd_store(url: str, data_dir: Path) -> MetadataStore:
+def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) -> MetadataStore:
+    """Raises ConfigError, StartError."""
     if (data_dir / METADATA_FILE).exists():
         raise StartError(
             f"{data_dir} has metadata of its own ({METADATA_FILE}); a broker of {url} needs another directory"
         )
     try:
         from ottla.cluster.etcd import EtcdStore
+        from ottla.cluster.etcd_gateway import EtcdLogin
     except ModuleNotFoundError as error:
         raise StartError(f"--metadata {url} needs {error.name}, which comes with: pip install 'ottla[etcd]'") from None
-    return EtcdStore(parse_store_url(url))
+    endpoints, has_tls = parse_store_url(url)
+    tls, login = etcd_settings(config, has_tls=has_tls)
+    if login is not None and not has_tls and not all(is_loopback(each.host) for each in endpoints):
+        log.warning("the password of etcd is not encrypted", metadata=url)
+    return EtcdStore(endpoints, tls=tls, login=None if login is None else EtcdLogin(*login))
 
 
 def _do_deferred_work(log: LazyLog) -> None:

@@ -228,14 +228,18 @@ async def test_brokers_of_a_process_share_a_listener(tmp_path: Path) -> None:
         assert (await get(network, cluster.admin_url, "/health/live")).status == 200
 
 
+def ask(url: str) -> int:
+    return health.run(health.HealthQuestion(url))
+
+
 async def test_health_command_reports_by_its_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with running_broker(tmp_path, ottla_admin_listener="127.0.0.1:0") as broker:
-        assert await asyncio.to_thread(health.run, broker.admin_url) == 0
+        assert await asyncio.to_thread(ask, broker.admin_url) == 0
         broker.life.phase = SimpleNamespace(value="stopping")  # type: ignore[assignment]
-        assert await asyncio.to_thread(health.run, broker.admin_url + "/health/ready") == health.NOT_HEALTHY
-        assert await asyncio.to_thread(health.run, broker.admin_url + "/health/live") == 0
+        assert await asyncio.to_thread(ask, broker.admin_url + "/health/ready") == health.NOT_HEALTHY
+        assert await asyncio.to_thread(ask, broker.admin_url + "/health/live") == 0
         address = broker.admin_url
-    assert await asyncio.to_thread(health.run, address) == health.NO_ANSWER
+    assert await asyncio.to_thread(ask, address) == health.NO_ANSWER
     assert capsys.readouterr().out == "ready\nnot ready; serving: the broker is stopping\nalive\n"
 
 
