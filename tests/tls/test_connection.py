@@ -11,8 +11,9 @@ from ottla.broker.config.listener_tls import tls_of_listener
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX, ConnectionMemory
 from ottla.broker.server.tls_connection import CIPHERTEXT_BYTES, RECORD_BYTES, TlsConnection, ciphertext_buffer
-from ottla.broker.server.tls_listener import HANDSHAKE_TIMEOUT_MS, AcceptedTls, TlsListener
+from ottla.broker.server.tls_listener import HANDSHAKE_TIMEOUT_MS, AcceptedTls, TlsListener, TlsShared
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from tests.broker.sasl_world import ASK_FRAME, PLAINTEXT, SaslWorld
 from tests.tls.brokers import BASE, of_listener
@@ -71,7 +72,9 @@ class TlsWorld(SaslWorld):
     def __init__(self) -> None:
         super().__init__()
         self.server.runtime.config = CONFIG
-        self.listener = TlsListener("TLS", TLS, self.server.runtime, self.server.turns)
+        server = self.server
+        self.handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
+        self.listener = TlsListener("TLS", TLS, TlsShared(server.runtime, server.turns, self.handshakes, server.logins))
 
     def come(self) -> "TlsClient":
         return TlsClient(self)

@@ -116,10 +116,13 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
         return self._ciphertext
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._receive(self._ciphertext, nbytes)
+
+    def _receive(self, ciphertext: memoryview, size: int) -> None:
         position = 0
-        while position < nbytes and not self._is_closing:
-            end = min(position + DECRYPTED_AT_ONCE, nbytes)
-            self._incoming.write(self._ciphertext[position:end])
+        while position < size and not self._is_closing:
+            end = min(position + DECRYPTED_AT_ONCE, size)
+            self._incoming.write(ciphertext[position:end])
             position = end
             self._advance()
         self._flush()
