@@ -69,8 +69,8 @@ class Socket:
 class TlsWorld(SaslWorld):
     """A listener with TLS, and clients that speak bytes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.server.runtime.config = CONFIG
         server = self.server
         self.handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
@@ -81,9 +81,9 @@ class TlsWorld(SaslWorld):
 
 
 class TlsClient:
-    def __init__(self, world: TlsWorld) -> None:
+    def __init__(self, world: TlsWorld, listener: str = PLAINTEXT) -> None:
         self.world = world
-        self.connection = Connection(world.server, PLAINTEXT)
+        self.connection = Connection(world.server, listener)
         self.layer = AcceptedTls(world.listener, self.connection)
         self.socket = Socket()
         self.socket.protocol = self.layer
@@ -237,6 +237,16 @@ def test_bad_record_ends_the_connection() -> None:
     assert client.socket.is_closed
     assert client.reasons() == ["TLS: decryption failed or bad record mac"]
     assert client.world.server.closed[PLAINTEXT, CloseReason.TLS_FAILED] == 1
+
+
+def test_bad_record_behind_a_request() -> None:
+    """In one piece, so that OpenSSL has failed when there is something to answer."""
+    client = TlsWorld().come()
+    client.shake_hands()
+    client.send(client.sealed(ASK_FRAME) + b"\x17\x03\x03\x00\x20" + bytes(32))
+    client.world.end_event()
+    assert client.socket.is_closed
+    assert client.reasons() == ["TLS: decryption failed or bad record mac"]
 
 
 def test_orderly_end() -> None:
