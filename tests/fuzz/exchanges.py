@@ -78,7 +78,7 @@ def _forged_token(rng: random.Random) -> bool:
         changed[rng.choice([*changed, "crit", "jwk", "jku", "b64", "nbf"])] = rng.choice(WORTHLESS)
     parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, said)]
     signature = rng.choice((GOOD.split(".")[2], "", "AAAA", base64.urlsafe_b64encode(rng.randbytes(64)).decode()))
-    answer = _show(".".join((*parts, signature)).encode())
+    answer = _show_token(".".join((*parts, signature)).encode())
     assert not isinstance(answer, Authenticated), f"a forged token has logged in: {answer}"
     return False
 
@@ -86,7 +86,11 @@ def _forged_token(rng: random.Random) -> bool:
 def _damaged_token(rng: random.Random) -> bool:
     """Damage may leave it as it was, or change what counts for nothing, such as an extension: it is alice's all the
     same, and lasts no longer."""
-    answer = _show(damage(GOOD.encode(), rng)) if rng.random() < 0.7 else _tell(damage(_first(GOOD.encode()), rng))
+    answer = (
+        _show_token(damage(GOOD.encode(), rng))
+        if rng.random() < 0.7
+        else _show_message(damage(_first(GOOD.encode()), rng))
+    )
     if isinstance(answer, Authenticated):
         assert (answer.principal, answer.expires_wall_ms) == (ALICE, claims()["exp"] * 1000), f"it is {answer}"
         return True
@@ -100,11 +104,11 @@ def _noise(rng: random.Random) -> bool:
     return False
 
 
-def _show(text: bytes) -> Challenge | Authenticated | None:
-    return _tell(_first(text))
+def _show_token(text: bytes) -> Challenge | Authenticated | None:
+    return _show_message(_first(text))
 
 
-def _tell(message: bytes) -> Challenge | Authenticated | None:
+def _show_message(message: bytes) -> Challenge | Authenticated | None:
     mechanism = OAuthBearerMechanism(VALIDATOR.validate)
     answer = _respond(mechanism, message)
     if isinstance(answer, Challenge):
@@ -130,4 +134,4 @@ def _check_that_right_ones_log_in() -> None:
     challenge = _respond(mechanism, client.first())
     assert isinstance(challenge, Challenge)
     assert isinstance(_respond(mechanism, client.final(challenge.token)), Authenticated)
-    assert isinstance(_show(GOOD.encode()), Authenticated)
+    assert isinstance(_show_token(GOOD.encode()), Authenticated)
