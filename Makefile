@@ -75,8 +75,9 @@ differential: N = 5000
 differential: $(VENV)/ready-dev
 	$(BIN)/python -m tests.differential --exchanges $(N) $(if $(SEED),--seed $(SEED))
 
+# N hostile inputs; ARGS=--before-login sends only what needs no login.
 fuzz: $(VENV)/ready-dev
-	$(BIN)/python -m tests.fuzz --inputs $(N)
+	$(BIN)/python -m tests.fuzz --inputs $(N) $(ARGS)
 
 # All that takes long, one after another; it stops at the first failure. FIRST=n begins with other seeds, MINUTES is the storm's.
 nightly: SEEDS = 1000

@@ -16,6 +16,7 @@ SUITES = (
     "requests",
     "bytecodes",
     "footprint",
+    "pending_logins",
     "groups",
     "hops",
     "events",

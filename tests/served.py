@@ -50,7 +50,9 @@ class ServedBroker:
         """Starts the process without waiting for it: `wait_until_ready` has to follow."""
         values = SMALL_SEGMENTS | self.settings
         settings = [argument for key, value in values.items() for argument in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "ottla", "serve", "--listen", self.listen, "--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(self.data_dir)]
+        if "listeners" not in values:
+            command += ["--listen", self.listen]
         with self.stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(
                 [*self.launcher, *command, *self.arguments, *settings], stdout=subprocess.PIPE, stderr=stderr

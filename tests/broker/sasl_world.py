@@ -56,7 +56,16 @@ class Transport(FakeTransport):
 class SaslWorld:
     """Time passes by `pass_ms`; the wall clock by `wall_ms` alone."""
 
-    def __init__(self, *, reauthentication_ms: int = 0, delay_ms: int = 100, receive_bytes: int = 64 * 1024) -> None:
+    def __init__(
+        self,
+        *,
+        reauthentication_ms: int = 0,
+        delay_ms: int = 100,
+        receive_bytes: int = 64 * 1024,
+        inter_broker: str = PLAINTEXT,
+        **settings: str,
+    ) -> None:
+        """`settings`: properties of the broker, with underscores for dots."""
         self.now_ms = 1_000
         self.wall_ms = 1_700_000_000_000
         self.wheel = TimingWheel()
@@ -73,7 +82,7 @@ class SaslWorld:
             clock=SimpleNamespace(
                 now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000, wall_ms=lambda: self.wall_ms
             ),
-            config=ServerConfig(),
+            config=ServerConfig({key.replace("_", "."): value for key, value in settings.items()}),
             is_serving=True,
             log=self.log,
             soon=self._soon.append,
@@ -88,7 +97,7 @@ class SaslWorld:
         self.server = Server(
             runtime,
             FetchSessionCache(10, lambda: 1),
-            inter_broker_listener=PLAINTEXT,
+            inter_broker_listener=inter_broker,
             part=lambda name: {"server": self.server, "metadata": self, "runtime": runtime}[name],
             sasl={SASL: SaslSettings(mechanisms, receive_bytes, delay_ms)},
         )

@@ -38,7 +38,7 @@ def run(seed: int, inputs: int) -> int:
             world = SaslWorld(receive_bytes=RECEIVE_BYTES_MAX)
         client = world.connect()
         try:
-            _attack(client, _stream(rng), rng)
+            _attack(client, hostile_stream(rng), rng)
             ended += client.is_closed or bool(client.connection.holds & HELD_BY_LOGIN)
             world.pass_ms(LOGIN_TIMEOUT_MS)
         except Exception as error:
@@ -48,7 +48,7 @@ def run(seed: int, inputs: int) -> int:
     return ended
 
 
-def _stream(rng: random.Random) -> bytes:
+def hostile_stream(rng: random.Random) -> bytes:
     parts = [HANDSHAKE if rng.random() < 0.5 else rng.choice(PIECES)]
     for _ in range(rng.randrange(4)):
         piece = rng.choice(PIECES)

@@ -1,5 +1,6 @@
 """Which access tokens count (docs/semantics, §57)."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -129,7 +130,8 @@ def test_public_key_is_no_shared_secret() -> None:
     """The old attack: what everybody knows, as the secret of an HMAC."""
     pem = private_key("RSA").public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     text = unsigned(claims(), "HS256")[:-1]
-    forged = hmac.new(pem, text.encode(), hashlib.sha256).hexdigest()
+    digest = hmac.new(pem, text.encode(), hashlib.sha256).digest()
+    forged = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     with pytest.raises(TokenRefused, match="signature of the token is not valid"):
         validator().validate(f"{text}.{forged}", NOW_MS)

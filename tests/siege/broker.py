@@ -13,6 +13,8 @@ from pathlib import Path
 from tests.cluster_processes import RunningCluster, wait_for
 from tests.ports import free_ports
 from tests.served import ServedBroker
+from tests.siege.wire import PASSWORD, USER
+from tests.tls.certificates import Authority
 
 COUNTED_WITHIN_S = 30
 SETTINGS = {
@@ -27,7 +29,7 @@ SETTINGS = {
     "log.segment.bytes": "1048576",
 }
 # What well-behaved clients add and remove at any time.
-ALLOWED = {"connections": 2, "parked fetches": 4, "held bytes": 1 << 20, "topics": 2}
+ALLOWED = {"connections": 2, "unauthenticated connections": 1, "parked fetches": 4, "held bytes": 1 << 20, "topics": 2}
 ALLOWED_TO_THE_END = {"fetch sessions": 4, "timers": 20, "groups": 8, "members": 2, "transactional ids": 0}
 # Connections of clients, and what a log that rolls or a checkpoint has open for a moment.
 DESCRIPTORS_ALLOWED = 12
@@ -62,7 +64,8 @@ class Usage:
 
 
 class SiegedBroker(RunningCluster):
-    """`ottla serve` with `memory_mib` of memory. With `disk_mib` its data is on a small disk of its own.
+    """`ottla serve` with `memory_mib` of memory. With `disk_mib` its data is on a small disk of its own. Beside the
+    listener of the other clients it has one with a login, by which the probe comes, and one with TLS too.
 
     A context that starts and stops it."""
 
@@ -72,15 +75,21 @@ class SiegedBroker(RunningCluster):
         self._counts_path = directory / "counts.json"
         data_dir = directory / "broker"
         limited = [sys.executable, "-m", "tests.siege.limited", str(memory_mib), str(self._counts_path)]
-        (port,) = free_ports(1)
+        plain, login, tls = (f"127.0.0.1:{port}" for port in free_ports(3))
+        self.login, self.tls = login, tls
         self.served = ServedBroker(
             data_dir,
-            SETTINGS,
-            listen=f"127.0.0.1:{port}",
+            SETTINGS | _listeners(directory, plain, login, tls),
+            listen=plain,
             arguments=["--log-format", "json"],
             launcher=[*_on_a_small_disk(data_dir, disk_mib), *limited] if disk_mib else limited,
         )
         self.bootstrap = self.served.listen
+
+    @property
+    def addresses(self) -> list[str]:
+        """As options of a command."""
+        return ["--bootstrap", self.bootstrap, "--login", self.login, "--tls", self.tls]
 
     @property
     def pid(self) -> int:
@@ -131,6 +140,20 @@ class SiegedBroker(RunningCluster):
     def __exit__(self, *exc: object) -> None:
         if self.served.is_running:
             self.served.kill()
+
+
+def _listeners(directory: Path, plain: str, login: str, tls: str) -> dict[str, str]:
+    users = directory / "users"
+    users.write_text(f"{USER}:{PASSWORD}\n")
+    users.chmod(0o600)
+    return {
+        "listeners": f"PLAINTEXT://{plain},LOGIN://{login},TLS://{tls}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.users.file": str(users),
+        "listener.name.tls.plain.users.file": str(users),
+        "listener.name.tls.ssl.keystore.location": str(Authority().issue("broker").write(directory / "broker.pem")),
+    }
 
 
 def descriptors_of(pid: int, *, but_segments: bool = False) -> int:

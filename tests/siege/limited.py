@@ -57,6 +57,7 @@ def counts(broker: Broker) -> dict[str, int]:
     groups = [group for shard in shards for group in shard.groups.values()]
     return {
         "connections": len(broker.server.connections),
+        "unauthenticated connections": len(broker.server.logins),
         "held bytes": broker.server.memory.held_bytes,
         "parked fetches": len(broker.replicas.delayed_fetch),
         "fetch sessions": len(broker.fetch_sessions),

@@ -1,4 +1,6 @@
-"""`python -m tests.siege.probe --bootstrap B --directory D`: the client that is measured, until SIGTERM.
+"""`python -m tests.siege.probe --login ADDRESS --directory D`: the client that is measured, until SIGTERM.
+
+It logs in, so what is measured is what a client has of a broker that knows it.
 
 It sends a record every `INTERVAL_S`, whether or not the one before was acknowledged, as many users would: a broker that
 stands still for a second has made a hundred of them wait. It speaks to the broker without a client library, which would
@@ -37,8 +39,8 @@ RETRY_S = 0.2
 
 
 class Probe:
-    def __init__(self, bootstrap: str, directory: Path) -> None:
-        self._address = address_of(bootstrap)
+    def __init__(self, login: str, directory: Path) -> None:
+        self._address = address_of(login)
         self._directory = directory
         self._stopping = threading.Event()
 
@@ -60,6 +62,7 @@ class Probe:
     def _produce(self, history: HistoryFile, name: str) -> None:
         """Until the end, or until the connection ends, which raises OSError."""
         with Wire(self._address, NAME, timeout_s=ANSWER_WITHIN_S) as wire:
+            wire.log_in()
             failures: list[OSError] = []
             values: list[str] = []
             receiver = threading.Thread(target=_receive, args=(wire, history, values, failures))
@@ -92,6 +95,7 @@ class Probe:
             while not self._stopping.is_set():
                 try:
                     with Wire(self._address, NAME, timeout_s=ANSWER_WITHIN_S) as wire:
+                        wire.log_in()
                         self._keep_alive(wire, lambda what: reports.write(f"{now_us()} {what}\n"))
                 except OSError as error:
                     reports.write(f"{now_us()} connection lost: {error}\n")
@@ -144,10 +148,10 @@ def _receive(wire: Wire, history: HistoryFile, values: list[str], failures: list
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.siege.probe", description=__doc__)
-    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--login", required=True)
     parser.add_argument("--directory", required=True, type=Path)
     options = parser.parse_args()
-    Probe(options.bootstrap, options.directory).run()
+    Probe(options.login, options.directory).run()
 
 
 if __name__ == "__main__":

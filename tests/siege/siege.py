@@ -122,7 +122,7 @@ def _attack(broker: SiegedBroker, attack: type[Attack], seed: str, each_s: float
 
 def _run_attack(broker: SiegedBroker, attack: type[Attack], seed: str, seconds: float) -> tuple[dict[str, int], str]:
     """What it has done, and what went wrong with it."""
-    where = ["--bootstrap", broker.bootstrap, "--pid", str(broker.pid), "--data-dir", str(broker.data_dir)]
+    where = [*broker.addresses, "--pid", str(broker.pid), "--data-dir", str(broker.data_dir)]
     how = ["--seconds", str(seconds), "--seed", seed]
     errors = broker.directory / f"attack-{attack.name}.stderr"
     with errors.open("wb") as stderr:
@@ -179,7 +179,7 @@ def _lay_bait(broker: SiegedBroker) -> None:
 
 @contextmanager
 def _probe(broker: SiegedBroker) -> Iterator[None]:
-    where = ["--bootstrap", broker.bootstrap, "--directory", str(broker.directory)]
+    where = ["--login", broker.login, "--directory", str(broker.directory)]
     process = subprocess.Popen([sys.executable, "-m", "tests.siege.probe", *where])
     try:
         yield

@@ -11,9 +11,9 @@ from tests.siege.attacks import ATTACKS
 
 @pytest.mark.slow
 def test_one_broker_comes_through_a_short_siege(tmp_path: Path) -> None:
-    attacks = [ATTACKS[name] for name in ("small-requests", "connections", "slow-fetchers")]
+    attacks = [ATTACKS[name] for name in ("small-requests", "connections", "half-open", "slow-fetchers")]
 
-    report = siege.run(tmp_path / "siege", attacks, seed="1", duration_s=36, waits_to_the_end=False)
+    report = siege.run(tmp_path / "siege", attacks, seed="1", duration_s=48, waits_to_the_end=False)
 
     assert report.broken(judges_latency=False) == []
     assert [each.attack for each in report.rounds] == attacks

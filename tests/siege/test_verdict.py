@@ -11,7 +11,7 @@ from tests.siege.broker import Usage
 from tests.siege.verdict import Report, Round, Window, percentile, table
 
 MIB = 1 << 20
-COUNTS = {"connections": 5, "parked fetches": 2, "held bytes": 0, "topics": 3}
+COUNTS = {"connections": 5, "unauthenticated connections": 0, "parked fetches": 2, "held bytes": 0, "topics": 3}
 
 
 def usage(descriptors: int = 80, **counts: int) -> Usage:

@@ -5,9 +5,13 @@ import struct
 from typing import Any
 
 from ottla.protocol.client import WireClient
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.schema import Message
 
 Address = tuple[str, int]
+USER, PASSWORD = "probe", "siege"
+"""Of the listeners with a login."""
 
 
 def address_of(bootstrap: str) -> Address:
@@ -42,6 +46,13 @@ class Wire:
     def call(self, request: Message, version: int) -> Any:
         self.send(request, version)
         return self.receive()
+
+    def log_in(self) -> None:
+        """By PLAIN. Raises OSError."""
+        handshake = self.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        token = f"\0{USER}\0{PASSWORD}".encode()
+        if handshake.error_code or self.call(SaslAuthenticateRequest(auth_bytes=token), 1).error_code:
+            raise ConnectionError("the login has failed")
 
     def send(self, request: Message, version: int) -> None:
         self.socket.sendall(self.client.send(request, version))

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
 
 import confluent_kafka
@@ -88,6 +89,24 @@ async def test_peer_asks_over_tls(tmp_path: Path) -> None:
         answer = await peer.ask(ListOffsetsRequest(replica_id=-1))
         assert answer.topics == []
         peer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the loop is woken for every piece")
+async def test_the_kernel_waits_for_no_more_than_comes(tmp_path: Path) -> None:
+    """ST-28: what TLS has taken already does not count for SO_RCVLOWAT."""
+    async with tls_broker(tmp_path, CA) as broker:
+        for name, waits_for in (("PLAINTEXT", 100_000), ("TLS", 1)):
+            peer = peer_at(broker, None, CA)
+            if name == "PLAINTEXT":
+                at = Address(*address(broker, name))
+                peer = Peer(broker.runtime, broker.network, at, "broker-1-test", SocketOptions(), None)
+            await peer.connect()
+            assert peer._transport is not None
+            assert peer._threshold is not None
+            peer._threshold.set(100_000)
+            tcp = peer._transport.get_extra_info("socket")
+            assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == waits_for
+            peer.close()
 
 
 async def ask(peer: Peer) -> None:

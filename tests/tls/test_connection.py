@@ -11,8 +11,9 @@ from ottla.broker.config.listener_tls import tls_of_listener
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX, ConnectionMemory
 from ottla.broker.server.tls_connection import CIPHERTEXT_BYTES, RECORD_BYTES, TlsConnection, ciphertext_buffer
-from ottla.broker.server.tls_listener import HANDSHAKE_TIMEOUT_MS, AcceptedTls, TlsListener
+from ottla.broker.server.tls_listener import HANDSHAKE_TIMEOUT_MS, AcceptedTls, TlsListener, TlsShared
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from tests.broker.sasl_world import ASK_FRAME, PLAINTEXT, SaslWorld
 from tests.tls.brokers import BASE, of_listener
@@ -68,19 +69,21 @@ class Socket:
 class TlsWorld(SaslWorld):
     """A listener with TLS, and clients that speak bytes."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.server.runtime.config = CONFIG
-        self.listener = TlsListener("TLS", TLS, self.server.runtime, self.server.turns)
+        server = self.server
+        self.handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
+        self.listener = TlsListener("TLS", TLS, TlsShared(server.runtime, server.turns, self.handshakes, server.logins))
 
     def come(self) -> "TlsClient":
         return TlsClient(self)
 
 
 class TlsClient:
-    def __init__(self, world: TlsWorld) -> None:
+    def __init__(self, world: TlsWorld, listener: str = PLAINTEXT) -> None:
         self.world = world
-        self.connection = Connection(world.server, PLAINTEXT)
+        self.connection = Connection(world.server, listener)
         self.layer = AcceptedTls(world.listener, self.connection)
         self.socket = Socket()
         self.socket.protocol = self.layer
@@ -234,6 +237,16 @@ def test_bad_record_ends_the_connection() -> None:
     assert client.socket.is_closed
     assert client.reasons() == ["TLS: decryption failed or bad record mac"]
     assert client.world.server.closed[PLAINTEXT, CloseReason.TLS_FAILED] == 1
+
+
+def test_bad_record_behind_a_request() -> None:
+    """In one piece, so that OpenSSL has failed when there is something to answer."""
+    client = TlsWorld().come()
+    client.shake_hands()
+    client.send(client.sealed(ASK_FRAME) + b"\x17\x03\x03\x00\x20" + bytes(32))
+    client.world.end_event()
+    assert client.socket.is_closed
+    assert client.reasons() == ["TLS: decryption failed or bad record mac"]
 
 
 def test_orderly_end() -> None:

@@ -176,6 +176,14 @@ class NetworkOptions:
         bounds="a list of HOST:COUNT",
         update=_DYNAMIC,
     )
+    ottla_max_unauthenticated_connections = integer(
+        "ottla.max.unauthenticated.connections",
+        10000,
+        "Maximum number of connections whose TLS handshake or login is not done yet, and never more than half of "
+        "max.connections. Beyond it the oldest of them is closed. A listener that only brokers use does not count.",
+        at_least=1,
+        update=_DYNAMIC,
+    )
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,

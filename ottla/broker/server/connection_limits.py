@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.config.options import INT_MAX
 from ottla.broker.config.server_network import parse_per_ip_overrides
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
-from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE
+from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE, ClientConnection
 from ottla.security.rates import Rate, Window
 from ottla.timer.wheel import TimerEntry
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = "max.connections"
 MAX_CREATION_RATE = "max.connection.creation.rate"
+# Before a login, for each one that comes: where the limit was lowered, it is reached little by little.
+PENDING_CLOSED_AT_ONCE = 2
 # Looked at for one that makes room: the oldest ones.
 CANDIDATES_MAX = 1000
 _overrides = lru_cache(maxsize=4)(parse_per_ip_overrides)
@@ -164,3 +167,45 @@ class ConnectionLimits:
     def _own(self, listener: str, name: str) -> int:
         own = self._config.listener_limits.get((listener, name))
         return INT_MAX if own is None else own
+
+
+class PendingLogins:
+    """Connections whose clients have not shown yet that they belong here: only so many, and the oldest of them goes
+    first (§66.7).
+
+    A client of a listener with SASL counts until it has logged in, one of a listener with TLS alone until its handshake
+    is done; those of a listener without either do not count. Each of them has a deadline, so what the limit bounds is
+    how many a flood can hold until then. Those that brokers make for each other never count, where they have a listener
+    of their own.
+    """
+
+    def __init__(self, runtime: Runtime, limits: ConnectionLimits) -> None:
+        self._config = runtime.config
+        self._limits = limits
+        # In the order in which they have come.
+        self._pending: dict[ClientConnection, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def most(self) -> int:
+        """Half of all connections at most: the others are for clients that have logged in."""
+        config = self._config
+        return min(config.ottla_max_unauthenticated_connections, max(config.max_connections // 2, 1))
+
+    def begin(self, connection: ClientConnection) -> None:
+        """It was accepted. Where there are too many, the oldest is closed."""
+        if self._limits.is_protected(connection.listener_name):
+            return
+        self._pending[connection] = None
+        most = self.most
+        excess = len(self._pending) - most
+        if excess > 0:
+            why = f"{most} newer connections have not logged in yet either (ottla.max.unauthenticated.connections)"
+            for oldest in list(islice(self._pending, min(excess, PENDING_CLOSED_AT_ONCE))):
+                oldest.close(CloseReason.OVER_LIMIT, why)
+
+    def end(self, connection: ClientConnection) -> None:
+        """Its client is known, or gone."""
+        self._pending.pop(connection, None)

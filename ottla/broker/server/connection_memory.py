@@ -16,8 +16,9 @@ What 5,000 connections of hostile clients hold at most:
     one answer being built and copied to the transport    96 MiB   (twice `FETCH_ROOM_BYTES`)
     parked fetches, 0.4 KiB for each partition            40 MiB   (`PARKED_PARTITIONS_MAX`)
     fetch sessions of consumers                           48 MiB   (`CONSUMERS_BYTES_MAX`)
+    a thousand TLS handshakes, in place of small answers  44 MiB   (`HANDSHAKES_BYTES_MAX`)
 
-Together 413 MiB; with the 40 MiB of an idle broker one of 512 MiB survives them. A single request is bounded by
+Together 457 MiB; with the 40 MiB of an idle broker one of 512 MiB survives them. A single request is bounded by
 `socket.request.max.bytes` alone.
 """
 
@@ -26,6 +27,9 @@ from typing import Protocol
 from ottla.broker.server.close_reasons import CloseReason
 
 HELD_BYTES_MAX = 96 << 20
+# A thousand TLS handshakes that wait for their clients. They are counted by themselves: who has not even said who it is
+# takes nothing from the answers of others.
+HANDSHAKES_BYTES_MAX = 64 << 20
 # What a transport takes before it holds its connection. The buffers of the operating system are filled first, so that
 # clients that read notice nothing of it.
 WRITE_BUFFER_BYTES = 16 << 10

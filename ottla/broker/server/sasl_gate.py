@@ -239,6 +239,7 @@ class SaslGate:
         self._session = session
         self._expires_ms = NEVER_MS if session.expires_ms is None else session.expires_ms
         connection.principal = session.principal
+        listener.logins.end(connection)
         self.end()
         if listener.runtime.log.writes("debug"):
             client = connection.client

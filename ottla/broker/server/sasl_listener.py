@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.config.security import MechanismSettings, SaslSettings
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.connection_limits import PendingLogins
 from ottla.broker.server.dispatch import Dispatcher
 from ottla.cluster.image import MetadataImage
 from ottla.security.authentication import PLAIN, Mechanism, PlainMechanism
@@ -31,11 +32,13 @@ class SaslListener:
         runtime: Runtime,
         dispatcher: Dispatcher,
         image: Callable[[], MetadataImage],
+        logins: PendingLogins,
     ) -> None:
         """`image` has the users of SCRAM at the time of each login."""
         self.name = name
         self.runtime = runtime
         self.dispatcher = dispatcher
+        self.logins = logins
         self.receive_bytes_max = min(settings.receive_bytes_max, runtime.config.socket_request_max_bytes)
         self.failure_delay_ms = settings.failure_delay_ms
         self.ended: Counter[tuple[str, str]] = Counter()

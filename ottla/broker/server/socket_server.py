@@ -14,8 +14,8 @@ from ottla.broker.server.apis import Api
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE, NS_PER_MS
-from ottla.broker.server.connection_limits import ConnectionLimits, MutedConnections
-from ottla.broker.server.connection_memory import WRITE_BUFFER_BYTES, ConnectionMemory
+from ottla.broker.server.connection_limits import ConnectionLimits, MutedConnections, PendingLogins
+from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX, WRITE_BUFFER_BYTES, ConnectionMemory
 from ottla.broker.server.dispatch import Dispatcher, Handle
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
@@ -59,19 +59,21 @@ class ClientSoftware:
 
 
 def _with_sasl(
-    settings: Mapping[str, SaslSettings], runtime: Runtime, dispatcher: Dispatcher, image: Callable[[], MetadataImage]
+    settings: Mapping[str, SaslSettings], server: "Server", image: Callable[[], MetadataImage]
 ) -> "dict[str, SaslListener]":
     """Imported here: a broker without SASL starts without it."""
     from ottla.broker.server.sasl_listener import SaslListener
 
-    return {name: SaslListener(name, each, runtime, dispatcher, image) for name, each in settings.items()}
+    runtime, dispatcher, logins = server.runtime, server.dispatcher, server.logins
+    return {name: SaslListener(name, each, runtime, dispatcher, image, logins) for name, each in settings.items()}
 
 
-def _with_tls(settings: "Mapping[str, ListenerTls]", runtime: Runtime, turns: Turns) -> "TlsListeners":
+def _with_tls(settings: "Mapping[str, ListenerTls]", server: "Server") -> "TlsListeners":
     """Imported here: a broker without TLS starts without it."""
-    from ottla.broker.server.tls_listener import TlsListeners
+    from ottla.broker.server.tls_listener import TlsListeners, TlsShared
 
-    return TlsListeners(settings, runtime, turns)
+    handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
+    return TlsListeners(settings, TlsShared(server.runtime, server.turns, handshakes, server.logins))
 
 
 class Server:
@@ -92,11 +94,13 @@ class Server:
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
         self.dispatcher = Dispatcher(part, guarded)
-        self.sasl = _with_sasl(sasl, runtime, self.dispatcher, lambda: part("metadata").image) if sasl else {}
+        self.limits = ConnectionLimits(runtime, inter_broker_listener)
+        self.logins = PendingLogins(runtime, self.limits)
+        self.sasl = _with_sasl(sasl, self, lambda: part("metadata").image) if sasl else {}
         self.receive_buffers = ReceiveBuffers()
         self.memory = ConnectionMemory()
         self.turns = Turns(runtime.soon)
-        self.tls = _with_tls(tls, runtime, self.turns) if tls else None
+        self.tls = _with_tls(tls, self) if tls else None
         self.times = RequestTimes(runtime)
         # By listener, since the start.
         self.opened: Counter[str] = Counter()
@@ -106,7 +110,6 @@ class Server:
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
-        self.limits = ConnectionLimits(runtime, inter_broker_listener)
         self.muted = MutedConnections(runtime)
         self._idle_ms_max = runtime.config.connections_max_idle_ms
         # Kafka's default of 100 KiB holds fast networks back; only a size that was configured is applied.
@@ -196,6 +199,8 @@ class Server:
         if not self.runtime.is_serving:
             connection.holds |= HELD_BY_START
         self._throttle(connection, now_ms)
+        if connection.gate is not None or (self.tls is not None and connection.listener_name in self.tls):
+            self.logins.begin(connection)
 
     def _make_room(self, listener: str) -> None:
         other = self.limits.to_make_room(listener, self.connections)
@@ -210,6 +215,7 @@ class Server:
         self.closed[connection.listener_name, reason] += 1
         if why is not None:
             self._log_closing(connection, why)
+        self.logins.end(connection)
         if connection.gate is not None:
             connection.gate.end()
         if connection.idle_timer is not None:
@@ -226,6 +232,7 @@ class Server:
             connection.gate.end()
             connection.gate = None  # It refers to the connection.
         self.muted.forget(connection)
+        self.logins.end(connection)
         self.limits.uncount(connection)
         if connection.idle_timer is not None:
             connection.idle_timer.cancel()

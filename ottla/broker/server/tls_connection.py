@@ -116,10 +116,13 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
         return self._ciphertext
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._receive(self._ciphertext, nbytes)
+
+    def _receive(self, ciphertext: memoryview, size: int) -> None:
         position = 0
-        while position < nbytes and not self._is_closing:
-            end = min(position + DECRYPTED_AT_ONCE, nbytes)
-            self._incoming.write(self._ciphertext[position:end])
+        while position < size and not self._is_closing:
+            end = min(position + DECRYPTED_AT_ONCE, size)
+            self._incoming.write(ciphertext[position:end])
             position = end
             self._advance()
         self._flush()
@@ -220,6 +223,20 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
         if self._is_closing or self._transport is None:
             return
         assert self._is_established, "the inner protocol speaks when it has heard something"
+        try:
+            out = self._sealed(list_of_data)
+        except ssl.SSLError:
+            # What came last was no TLS, and OpenSSL takes nothing more: what came before has no answer.
+            self._soon(self._give_up)
+            return
+        # In one piece: a system call with many small ones costs more than putting them together.
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _give_up(self) -> None:
+        if not self._is_closing:
+            self.abort()
+
+    def _sealed(self, list_of_data: Iterable[Any]) -> list[bytes]:
         out: list[bytes] = []
         short = bytearray()
         for data in list_of_data:
@@ -238,8 +255,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
             short += view[position:]
         if short:
             self._encrypt(memoryview(short), out)
-        # In one piece: a system call with many small ones costs more than putting them together.
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        return out
 
     def _encrypt(self, data: memoryview, out: list[bytes]) -> None:
         tls, position = self._object(), 0

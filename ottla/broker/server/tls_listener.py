@@ -5,10 +5,12 @@ What was there stays until the new one is known to work. Connections keep what t
 """
 
 import asyncio
+import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.broker.config.listener_tls import (
     ListenerTls,
@@ -21,8 +23,11 @@ from ottla.broker.config.security import protocol_of
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import SSL
 from ottla.broker.runtime import Runtime
+from ottla.broker.server.client_hello import ClientHello, HelloTooLong
 from ottla.broker.server.close_reasons import CloseReason, why_no_tls
 from ottla.broker.server.connection import Connection
+from ottla.broker.server.connection_limits import PendingLogins
+from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.tls_connection import TlsConnection, ciphertext_buffer
 from ottla.broker.server.turns import Turns
 from ottla.security.authentication import ANONYMOUS, USER, Principal
@@ -32,15 +37,31 @@ from ottla.timer.wheel import TimerEntry
 
 # From the accept.
 HANDSHAKE_TIMEOUT_MS = 10_000
+# What OpenSSL takes for one that is under way, measured: 48 to 67 KiB. A client that shows a certificate can announce
+# one of OpenSSL's limit, and has room for it before it has sent it.
+HANDSHAKE_BYTES = 64 * 1024
+CERTIFICATE_BYTES_MAX = 100 * 1024
 # How often the files are looked at: that costs a few microseconds.
 LOOK_EVERY_MS = 10_000
 
 
+class TlsShared(NamedTuple):
+    """What listeners with TLS have of the server."""
+
+    runtime: Runtime
+    turns: Turns
+    handshakes: ConnectionMemory
+    logins: PendingLogins
+
+
 class TlsListener:
-    def __init__(self, name: str, tls: ListenerTls, runtime: Runtime, turns: Turns) -> None:
+    def __init__(self, name: str, tls: ListenerTls, shared: TlsShared) -> None:
+        runtime = shared.runtime
         self.name = name
         self.runtime = runtime
-        self.turns = turns
+        self.turns = shared.turns
+        self.handshakes = shared.handshakes
+        self.logins = shared.logins
         self.ended: Counter[str] = Counter()
         """Handshakes by result, `success` or `failure`."""
         self.ciphertext = ciphertext_buffer()
@@ -51,8 +72,21 @@ class TlsListener:
         self._mapper = PrincipalMapper(tls.mapping_rules)
         self._seen = self._signatures()
 
+    @property
+    def handshake_bytes(self) -> int:
+        """What one connection takes at most while its handshake is under way."""
+        asks_for_certificate = self.tls.as_server.verify_mode is not ssl.CERT_NONE
+        return HANDSHAKE_BYTES + (CERTIFICATE_BYTES_MAX if asks_for_certificate else 0)
+
     def accept(self, connection: Connection) -> "AcceptedTls":
         return AcceptedTls(self, connection)
+
+    def shaken_hands(self, connection: Connection, principal: Principal | None) -> None:
+        """With SASL the login comes next."""
+        self.ended["success"] += 1
+        if principal is not None:
+            connection.principal = principal
+            self.logins.end(connection)
 
     def principal_of(self, certificate: bytes | None) -> Principal | None:
         """Who shows this certificate, in DER; None where the login says it. Raises NoMatchingRule."""
@@ -94,9 +128,9 @@ class TlsListener:
 class TlsListeners:
     """All of a broker's, at least one."""
 
-    def __init__(self, tls: Mapping[str, ListenerTls], runtime: Runtime, turns: Turns) -> None:
-        self._runtime = runtime
-        self._by_name = {name: TlsListener(name, each, runtime, turns) for name, each in tls.items()}
+    def __init__(self, tls: Mapping[str, ListenerTls], shared: TlsShared) -> None:
+        self._runtime = shared.runtime
+        self._by_name = {name: TlsListener(name, each, shared) for name, each in tls.items()}
         self._timer: TimerEntry | None = None
 
     def __getitem__(self, name: str) -> TlsListener:
@@ -141,14 +175,15 @@ def _signature(path: Path) -> tuple[int, ...]:
 class AcceptedTls(TlsConnection):
     """A client's connection. It is counted from the accept; its requests begin after the handshake."""
 
-    __slots__ = ("_connection", "_listener", "_start", "_timer")
+    __slots__ = ("_connection", "_hello", "_listener", "_start", "_timer")
 
     def __init__(self, listener: TlsListener, connection: Connection) -> None:
         super().__init__(connection, listener.tls.as_server, listener.ciphertext, listener.runtime.soon)
         self._listener = listener
         self._connection = connection
-        # The first bytes that have come.
+        # The first bytes that have come, and, until OpenSSL has them, all.
         self._start = b""
+        self._hello: ClientHello | None = ClientHello()
         self._timer: TimerEntry | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,9 +193,21 @@ class AcceptedTls(TlsConnection):
         super().connection_made(transport)
 
     def buffer_updated(self, nbytes: int) -> None:
-        if not self._start:
-            self._start = bytes(self._ciphertext[: min(nbytes, 2)])
-        super().buffer_updated(nbytes)
+        if self._hello is None:
+            super().buffer_updated(nbytes)
+        else:
+            self._receive_hello(self._hello, nbytes)
+
+    def _receive_hello(self, hello: ClientHello, nbytes: int) -> None:
+        try:
+            is_for_tls = hello.add(self._ciphertext[:nbytes])
+        except HelloTooLong as error:
+            self._failed(str(error))
+            return
+        self._start = bytes(hello.received[:2])
+        if is_for_tls:
+            self._hello = None
+            self._receive(memoryview(hello.received), len(hello.received))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -173,13 +220,18 @@ class AcceptedTls(TlsConnection):
             self.pause_reading()
             self._listener.turns.wait(self._take_turn)
             return False
+        return self._shake_hands_now()
+
+    def _shake_hands_now(self) -> bool:
+        if self._tls is None:
+            self._listener.handshakes.set(self._connection, self._listener.handshake_bytes)
         return super()._shake_hands()
 
     def _take_turn(self) -> None:
         if self._is_closing:
             return
         self.resume_reading()
-        if super()._shake_hands():
+        if self._shake_hands_now():
             self._deliver()
         self._flush()
 
@@ -188,30 +240,31 @@ class AcceptedTls(TlsConnection):
         try:
             principal = self._listener.principal_of(tls.getpeercert(binary_form=True))
         except (NoMatchingRule, ValueError) as error:
-            self._end_handshake("failure")
+            self._end_handshake()
             self._failed(str(error))
             return
-        self._end_handshake("success")
-        if principal is not None:
-            self._connection.principal = principal
+        self._stop_timer()
+        self._listener.shaken_hands(self._connection, principal)
 
     def _failed(self, why: str) -> None:
         if self._is_established:
             self._connection.close(CloseReason.TLS_FAILED, f"TLS: {why}")
         else:
-            self._end_handshake("failure")
+            self._end_handshake()
             reason = why_no_tls(self._start) or (CloseReason.TLS_FAILED, f"no TLS handshake: {why}")
             self._connection.close(*reason)
 
-    def _end_handshake(self, result: str) -> None:
+    def _end_handshake(self) -> None:
         if self._timer is not None:
             self._stop_timer()
-            self._listener.ended[result] += 1
+            self._listener.ended["failure"] += 1
 
     def _stop_timer(self) -> None:
+        """The handshake is over, done or not."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._listener.handshakes.set(self._connection, 0)
 
 
 _TOO_LONG = f"it was not done within {HANDSHAKE_TIMEOUT_MS} ms"

@@ -5,6 +5,7 @@ from tests.siege.attacks.connections import Connections
 from tests.siege.attacks.descriptors import Descriptors
 from tests.siege.attacks.full_disk import FullDisk
 from tests.siege.attacks.giant_group import GiantGroup
+from tests.siege.attacks.half_open import HalfOpen
 from tests.siege.attacks.name_floods import GroupNames, ProducerNames, TopicNames
 from tests.siege.attacks.parked_fetches import ParkedFetches
 from tests.siege.attacks.request_floods import SmallRequests
@@ -18,6 +19,7 @@ ATTACKS: dict[str, type[Attack]] = {
         SlowMetadata,
         SmallRequests,
         Connections,
+        HalfOpen,
         ParkedFetches,
         GiantGroup,
         GroupNames,

@@ -19,6 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.siege.attacks", description=__doc__)
     parser.add_argument("name", choices=sorted(ATTACKS))
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--login", required=True)
+    parser.add_argument("--tls", required=True)
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
@@ -28,7 +30,8 @@ def main() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     chance = random.Random(f"{options.seed}/{options.name}")
-    target = Target(address_of(options.bootstrap), options.pid, options.data_dir, options.seconds, chance)
+    addresses = (address_of(each) for each in (options.bootstrap, options.login, options.tls))
+    target = Target(*addresses, options.pid, options.data_dir, options.seconds, chance)
     attack = ATTACKS[options.name](target)
     try:
         attack.run()

@@ -31,6 +31,10 @@ class Target:
     """The broker, and what else an attack gets."""
 
     address: Address
+    login: Address
+    """Of the listener with a login."""
+    tls: Address
+    """Of the one with TLS and a login."""
     pid: int
     data_dir: Path
     duration_s: float
@@ -52,6 +56,8 @@ class Attack(ABC):
 
     name: ClassVar[str]
     may: ClassVar[May] = May.NOTHING
+    ratio_max: ClassVar[float] = 5.0
+    """What p99 of produce may be, of what it was before."""
     needs_small_disk: ClassVar[bool] = False
 
     def __init__(self, target: Target) -> None:

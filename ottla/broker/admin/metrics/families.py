@@ -70,6 +70,12 @@ REQUESTS: Final = (
         "start, turn (for other connections: it sends more than the loop can give at once), login (its login failed).",
     ),
     _gauge("ottla_connections_muted", "", "Connections that are not read from until their client may go on."),
+    _gauge(
+        "ottla_connections_unauthenticated",
+        "",
+        "Connections whose TLS handshake or login is not done yet, of those that ottla.max.unauthenticated.connections "
+        "limits.",
+    ),
     _counter(
         "ottla_quota_throttles_total",
         "quota",

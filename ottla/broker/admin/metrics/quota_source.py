@@ -23,6 +23,7 @@ class QuotaSource:
         self._publisher = publisher
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_connections_muted": lambda: [("", len(server.muted))],
+            "ottla_connections_unauthenticated": lambda: [("", len(server.logins))],
             "ottla_quota_throttles_total": self._throttles,
             "ottla_quota_throttle_seconds_total": self._throttle_seconds,
             "ottla_quota_budgets": self._budgets,
