@@ -9,7 +9,8 @@ ENV PATH=/opt/ottla/bin:$PATH
 # What Ottla depends on changes less often than Ottla: this layer outlives most builds.
 COPY pyproject.toml constraints.txt ./
 RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-    print(*project['dependencies'], *project['optional-dependencies']['etcd'], sep='\n')" > requirements.txt \
+    extras = project['optional-dependencies']; \
+    print(*project['dependencies'], *extras['etcd'], *extras['secure'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --requirement requirements.txt
 COPY README.md LICENSE ./
 COPY ottla ottla
@@ -18,7 +19,8 @@ RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 FROM ${PYTHON_IMAGE}
 RUN apt-get update && apt-get install --yes --no-install-recommends etcd-server && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin ottla \
-    && install --directory --owner ottla --group ottla /data
+    && install --directory --owner ottla --group ottla /data \
+    && install --directory --owner ottla --group ottla --mode 700 /secure
 COPY --from=build /opt/ottla /opt/ottla
 ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1
 # A number, so that an orchestrator can see that it is not root's.

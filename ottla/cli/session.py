@@ -67,7 +67,7 @@ async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def _parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
+def parse_bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> list[Address]:
     try:
         return parse_addresses(value)
     except ValueError as error:
@@ -85,7 +85,7 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
         show_envvar=True,
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
-        callback=_parse_bootstrap,
+        callback=parse_bootstrap,
         help="Brokers to connect to first.",
     )
     @login_options

@@ -38,12 +38,13 @@ def _works(command: Sequence[str]) -> bool:
 
 
 class MiniCluster(RunningCluster):
-    """`directory` is where its clients write. Services carry the names of compose.yaml."""
+    """`directory` is where its clients write. Services carry the names of compose.yaml; `files` are in place of it."""
 
-    def __init__(self, compose: Sequence[str], directory: Path) -> None:
+    def __init__(self, compose: Sequence[str], directory: Path, files: Sequence[str] = ()) -> None:
         self.directory = directory
         self._project = f"ottla-{uuid4().hex[:8]}"
-        self._compose = (*compose, "--project-name", self._project)
+        chosen = [word for file in files for word in ("--file", file)]
+        self._compose = (*compose, *chosen, "--project-name", self._project)
         ports = free_ports(len(BROKERS))
         self._environment = {f"OTTLA_PORT_{number}": str(port) for number, port in enumerate(ports, start=1)}
         self._environment["OTTLA_IMAGE"] = IMAGE

@@ -46,6 +46,7 @@ NOT_PASTED_HERE = {
     f"{README}: pip install .": "an index and an environment of its own; the image installs the same package",
     f"{README}: docker compose up": "tests/docker/test_mini_cluster.py brings up compose.yaml",
     f"{CLUSTERS}: docker compose up": "tests/docker/test_mini_cluster.py pastes it",
+    f"{CLUSTERS}: $ secure()": "tests/docker/test_secure_cluster.py brings it up and runs the commands",
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
     f"{MONITORING}: curl": "tests/broker/admin/test_node_pages.py asks for the page",
