@@ -186,7 +186,7 @@ class FetchContext:
     `targets` is what to look at, and `session` the session, which for the first fetch of one is not in the cache yet;
     None for a consumer's fetch without one. End with `answered` or `abandon`."""
 
-    __slots__ = ("_cache", "_opens_for", "error", "is_incremental", "session", "targets")
+    __slots__ = ("_cache", "_next_epoch", "_opens_for", "error", "is_incremental", "session", "targets")
 
     def __init__(
         self,
@@ -206,10 +206,16 @@ class FetchContext:
         self.is_incremental = is_incremental
         self._cache = cache
         self._opens_for = opens_for
+        self._next_epoch = INITIAL_EPOCH if session is None else session.epoch
 
     @property
     def session_id(self) -> int:
         return NO_SESSION if self.session is None else self.session.id
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another request of the session has come since."""
+        return self.is_incremental and self.session is not None and self.session.epoch != self._next_epoch
 
     def refresh_targets(self) -> None:
         """The request has waited; other partitions may have changed since."""

@@ -6,7 +6,7 @@ from itertools import chain
 
 from ottla.broker.config.definitions import ALL_TOPIC_OPTIONS, SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import Kind, Option, Update
-from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig
+from ottla.broker.config.server import ConfigSource, ConfigValue, ServerConfig, option_of
 from ottla.broker.config.topic import shown_value, values_of_topic_config
 from ottla.cluster.image import Listener
 
@@ -94,7 +94,7 @@ def _fixed(name: str, kind: Kind, value: str, meaning: str) -> ConfigEntry:
 def cluster_default_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
     """Only the properties that were set at run time for all brokers."""
     for name, value in server.dynamic(of_all_brokers=True).items():
-        option = SERVER_OPTIONS[name]
+        option = option_of(name)
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         synonyms = (ConfigValue(name, value, source),)
         yield ConfigEntry(name, value, source, option.kind, False, option.meaning, synonyms)

@@ -71,7 +71,7 @@ class ServerConfig(ServerOptions):
             ConfigSource.DYNAMIC_BROKER: {
                 name: text
                 for name, text in of_this_broker.items()
-                if _option(name).update is not Update.ONLY_CLUSTER_WIDE
+                if option_of(name).update is not Update.ONLY_CLUSTER_WIDE
             },
             ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(of_all_brokers),
         }
@@ -83,7 +83,7 @@ class ServerConfig(ServerOptions):
         checked = {name: self._checked(name, text) for name, text in values.items()}
         check_together(self.with_dynamic(checked, of_all_brokers=of_all_brokers))
         for name in checked:
-            update = _option(name).update
+            update = option_of(name).update
             if of_all_brokers and update is Update.PER_BROKER:
                 raise ConfigError(f"{name} cannot be altered for all brokers, only for one")
             if not of_all_brokers and update is Update.ONLY_CLUSTER_WIDE:
@@ -136,7 +136,7 @@ class ServerConfig(ServerOptions):
         return value if first.source is not ConfigSource.DEFAULT and value > 0 else None
 
     def _checked(self, name: str, text: str) -> str:
-        option = _option(name)
+        option = option_of(name)
         if option.update is Update.READ_ONLY:
             raise ConfigError(f"{name} cannot be changed while the broker runs")
         return option.show(option.parse(text)) or ""
@@ -178,7 +178,7 @@ def check_together(config: ServerConfig) -> None:
         )
 
 
-def _option(name: str) -> Option[object]:
+def option_of(name: str) -> Option[object]:
     """Raises ConfigError for a property that there is not."""
     option = SERVER_OPTIONS.get(name)
     if option is not None:
@@ -192,6 +192,6 @@ def _option(name: str) -> Option[object]:
 def _problems(static: Mapping[str, str]) -> Iterator[str]:
     for name, text in static.items():
         try:
-            _option(name).parse(text)
+            option_of(name).parse(text)
         except ConfigError as error:
             yield str(error)

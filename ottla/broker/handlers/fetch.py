@@ -157,7 +157,9 @@ def _refused_as_whole(
     replicas: ReplicaManager, context: RequestContext, request: FetchRequest, fetch: FetchContext
 ) -> FetchResponse | None:
     if fetch.error:
-        return FetchResponse(error_code=int(fetch.error))
+        # It has no records, but what its client has used up it has used up.
+        throttle_ms = 0 if context.quotas is None else context.quotas.fetched(context, 0)
+        return FetchResponse(error_code=int(fetch.error), throttle_time_ms=throttle_ms)
     if request.isolation_level not in ISOLATION_LEVELS and any(
         replicas.find(target.topic, target.partition) for target in fetch.targets
     ):

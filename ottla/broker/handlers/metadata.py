@@ -77,7 +77,8 @@ async def _created_response(
     context: RequestContext,
     request: MetadataRequest,
 ) -> MetadataResponse:
-    codes = await auto_topic_creation.create(names)
+    quota = None if context.quotas is None else context.quotas.creation()
+    codes = await auto_topic_creation.create(names, quota)
     image = metadata.image
     nodes = _nodes(context, image)
     topics = await in_slices(*_topics(context, image, request, nodes, codes))

@@ -7,15 +7,19 @@ there, so a creation that is under way is not begun twice.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.coordinator_topics import COORDINATOR_TOPICS, CoordinatorTopicSpec
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_admin import TopicAdminManager
-from ottla.broker.metadata.topic_plans import NewTopic
+from ottla.broker.metadata.topic_plans import NewTopic, PartitionChanges
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.cluster.topics import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from ottla.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.security.quota_budgets import MutationQuota
 
 # Some seconds' worth of creations.
 IN_FLIGHT_MAX = 1000
@@ -36,8 +40,9 @@ class AutoTopicCreationManager:
         # By the names of coordinator topics that are being created.
         self._coordinator_topics: dict[str, asyncio.Task[None]] = {}
 
-    async def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-        """Begin the creation of unknown topics; gives what the answer says of each, NONE if the image has it now.
+    async def create(self, names: Iterable[str], quota: "MutationQuota | None" = None) -> Mapping[str, ErrorCode]:
+        """Begin the creation of unknown topics; gives what the answer says of each, NONE if the image has it now. What
+        the quota of the client does not allow is not created, as in Kafka without a word: the client asks again.
 
         In a cluster clients ask again. A broker by itself, which does not wait for other machines, returns when its
         topics are there."""
@@ -45,7 +50,7 @@ class AutoTopicCreationManager:
         room = max(self._in_flight_max() - len(self._in_flight), 0)
         begun = [name for name in names if self._may_create(name, codes)][:room]
         self._in_flight.update(begun)
-        creation = self._create(begun)
+        creation = self._create(begun, None if quota is None else PartitionChanges(quota, self._runtime.clock.now_ms))
         if self.is_alone:
             return codes | await creation
         self._runtime.spawn(creation, "automatic creation of topics")
@@ -85,9 +90,9 @@ class AutoTopicCreationManager:
         by_partitions = PARTITIONS_PER_REQUEST_MAX // max(self._runtime.config.num_partitions, 1)
         return max(min(IN_FLIGHT_MAX, by_partitions), 1)
 
-    async def _create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+    async def _create(self, names: Sequence[str], changes: PartitionChanges | None) -> dict[str, ErrorCode]:
         try:
-            outcomes = await self._topics.create_known([NewTopic(TopicSpec(name), {}) for name in names])
+            outcomes = await self._topics.create_known([NewTopic(TopicSpec(name), {}) for name in names], changes)
         finally:
             self._in_flight.difference_update(names)
         codes: dict[str, ErrorCode] = {}
@@ -95,7 +100,8 @@ class AutoTopicCreationManager:
             if name in self._metadata.image.topics:
                 codes[name] = ErrorCode.NONE
             elif isinstance(outcome, KafkaError):
-                codes[name] = outcome.code
+                is_throttled = outcome.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_throttled else outcome.code
         return codes
 
     async def _create_coordinator_topic(self, topic: CoordinatorTopicSpec) -> None:

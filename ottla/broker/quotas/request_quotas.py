@@ -62,6 +62,10 @@ class QuotaRecorder:
         self._mutation = quotas.of_request(self._user, self._client_id, is_strict=is_strict)
         return self._mutation
 
+    def creation(self) -> MutationQuota | None:
+        """What may be created of topics because it asks for them: one by one, and its client need not rest."""
+        return self._managers.mutation.of_request(self._user, self._client_id, is_strict=True)
+
     def timed(self, coroutine: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """The same, whose steps count as time of the request; what it waits does not."""
         return _Timed(self, coroutine) if self._managers.request.is_active else coroutine

@@ -180,7 +180,9 @@ class FetchOperation(DelayedOperation):
         self._fetch.abandon()
         if self._context.access is not None:
             self._context.access.forget_amendments()
-        return FetchResponse(session_id=self._fetch.session_id, throttle_time_ms=throttle_ms)
+        error = ErrorCode.INVALID_FETCH_SESSION_EPOCH if self._fetch.is_overtaken else ErrorCode.NONE
+        session_id = self._fetch.session_id
+        return FetchResponse(error_code=int(error), session_id=session_id, throttle_time_ms=throttle_ms)
 
     def _response(self) -> FetchResponse:
         """To be sent; the session remembers it as sent."""

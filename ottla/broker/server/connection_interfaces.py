@@ -133,6 +133,10 @@ class RequestQuotas(Protocol):
         """What it may change of topics; None: without a limit."""
         ...
 
+    def creation(self) -> "MutationQuota | None":
+        """What may be created of topics because it asks for them, which its answer says nothing of."""
+        ...
+
     def timed(self, coroutine: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """The same, whose steps count as time of the request."""
         ...

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.security.quotas import DEFAULT, QuotaEntity
@@ -284,5 +285,51 @@ def test_a_byte_quota_is_kept_within_five_percent(limit: int, parts: list[float]
         for task in tasks:
             task.cancel()
         assert 0.95 <= sent_bytes / 440 / limit <= 1.05
+
+    World().run(story)
+
+
+async def session_of(world: World, client: VirtualClient) -> int:
+    await world.cluster.create(world.node, "t", factor=1)
+    answer = await client.ask(fetch("t", session_epoch=0), FETCH)
+    assert answer.session_id
+    return int(answer.session_id)
+
+
+def test_a_throttled_fetch_of_another_epoch_is_refused() -> None:
+    """§64.14: what is wrong with its session is said all the same."""
+
+    async def story(world: World) -> None:
+        client = await world.client()
+        session_id = await session_of(world, client)
+        await world.set_quota(APP, request_percentage=0.0001)
+        used = world.broker.parts.quotas.enforcer.managers.request
+        used.record_unchecked("ANONYMOUS", "app", 100, world.clock.now_ms())
+        refused = await client.ask(fetch("t", session_id=session_id, session_epoch=9), FETCH)
+        assert refused.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert refused.throttle_time_ms > 0
+        assert (refused.session_id, refused.responses) == (0, [])
+
+    World().run(story)
+
+
+def test_a_throttled_fetch_that_was_overtaken_is_refused() -> None:
+    """Another request of its session has come while it waited."""
+
+    async def story(world: World) -> None:
+        waiting, other = await world.client(), await world.client()
+        session_id = await session_of(world, waiting)
+        await world.set_quota(APP, consumer_byte_rate=100)
+        request = fetch("t", session_epoch=1, session_id=session_id, min_bytes=1)
+        request.max_wait_ms = 2_000
+        first = waiting.send(request, FETCH)
+        await asyncio.sleep(0.1)
+        assert (await other.ask(fetch("t", session_epoch=2, session_id=session_id), FETCH)).error_code == 0
+        await (await world.client("producer")).ask(produce("t", records=batch(bytes(5_000))), PRODUCE)
+        refused = await first
+        assert refused.throttle_time_ms > 0
+        assert (refused.error_code, refused.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id)
+        third = await other.ask(fetch("t", session_epoch=3, session_id=session_id), FETCH)
+        assert (third.error_code, third.session_id) == (0, session_id)
 
     World().run(story)

@@ -5,6 +5,7 @@ from typing import Any
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import HELD_BY_THROTTLE
+from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -160,12 +161,20 @@ def test_limits_of_a_listener_change_while_the_broker_runs() -> None:
         answer = await admin.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert [each.error_code for each in answer.responses] == [0], answer
 
+    async def described(world: World, name: str, broker: str) -> str:
+        resource = DescribeConfigsResource(resource_type=4, resource_name=broker, configuration_keys=None)
+        admin = await world.client(port=INSIDE)
+        answer = await admin.ask(DescribeConfigsRequest(resources=[resource]), 4)
+        assert [each.error_code for each in answer.results] == [0], answer
+        return next(each.value for each in answer.results[0].configs if each.name == name)
+
     async def story(world: World) -> None:
         name = "listener.name.out.max.connections"
         clients = [await world.client(port=OUTSIDE)]
         await alter(world, name, "2")
         clients += [await world.client(port=OUTSIDE) for _ in range(2)]
         assert [await is_served(each) for each in clients] == [True, True, False]
+        assert await described(world, name, "") == await described(world, name, "0") == "2"
         await alter(world, name, "3")
         assert await is_served(await world.client(port=OUTSIDE))
         await alter(world, name, None)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.figure import NotMeasured
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.asking import Client
 from tests.broker.requests import fetch, produce, topic
 from tests.broker.wire import batch
@@ -130,6 +130,28 @@ async def test_changes_of_topics_are_throttled_alike(addresses: tuple[Any, Any],
     assert ours[0] == theirs[0]
     assert abs(ours[1] - theirs[1]) < NEAR_MS
     assert ours[1] > 2_000
+
+
+async def created_unasked(address: tuple[str, int]) -> tuple[list[int], int]:
+    """How many of ten topics there are after each of three requests that ask for them, and the throttles of these."""
+    await set_quota(address, "controller_mutation_rate", 0.5)
+    names = [MetadataRequestTopic(name=f"unasked{number}") for number in range(10)]
+    seen, throttle_ms = [], 0
+    async with talking(address) as client:
+        for _ in range(3):
+            answer = await client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=True), 12)
+            throttle_ms += answer.throttle_time_ms
+            await asyncio.sleep(1.5)
+            answer = await client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
+            seen.append(sum(not each.error_code for each in answer.topics))
+    await set_quota(address, "controller_mutation_rate", None)
+    return seen, throttle_ms
+
+
+async def test_topics_that_are_created_unasked_count_alike(addresses: tuple[Any, Any]) -> None:
+    ours, theirs = [await created_unasked(address) for address in addresses]
+    assert ours == theirs
+    assert ours[0][0] == 6
 
 
 async def muted(address: tuple[str, int]) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from ottla.security.quotas import QuotaEntity
 from tests.broker.quotas.world import World
@@ -158,5 +158,38 @@ def test_what_is_only_validated_or_refused_does_not_count() -> None:
         assert len(mutation.budgets) == 0
         assert (await client.ask(creating(3), 7)).throttle_time_ms == 0
         assert len(mutation.budgets) == 1
+
+    World().run(story)
+
+
+def asking_for(count: int) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=f"auto{number}") for number in range(count)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+
+
+def test_topics_that_are_created_unasked_count() -> None:
+    """As at Kafka's controller: one by one, strictly, and the answer of Metadata says nothing of it."""
+
+    async def story(world: World) -> None:
+        def made() -> int:
+            return sum(name.startswith("auto") for name in world.broker.image.topics)
+
+        await world.set_quota(APP, controller_mutation_rate=0.5)
+        client = await world.client()
+        answer = await client.ask(asking_for(10), 12)
+        assert answer.throttle_time_ms == 0
+        await asyncio.sleep(0.5)
+        assert made() == 6
+        again = await client.ask(asking_for(10), 12)
+        missing = {each.error_code for each in again.topics if not each.partitions}
+        assert missing <= {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.LEADER_NOT_AVAILABLE)}
+        assert made() == 6
+        await asyncio.sleep(1)
+        await (await world.client()).ask(asking_for(10), 12)
+        await asyncio.sleep(0.5)
+        assert made() == 7
+        await (await world.client("other")).ask(asking_for(10), 12)
+        await asyncio.sleep(0.5)
+        assert made() == 10
 
     World().run(story)
