@@ -45,7 +45,9 @@ def topics(arguments: Sequence[str]) -> int:
         return print_lines([each["name"] for each in _listed_topics(given, where)])
     if action == "--describe":
         names = _matching(given, where) if "--topic" in given else []
-        described = json_of_ottla("topics", "describe", *names, *where) if names or "--topic" not in given else []
+        if "--topic" in given and not names:
+            return 0
+        described = json_of_ottla("topics", "describe", *names, *where)
         return print_lines([line for each in described for line in _described_topic(each)])
     if action == "--delete":
         names = _matching(given, where)

@@ -1,13 +1,17 @@
 """Kafka's command-line tools as the image has them, at a broker in a process of its own."""
 
 import io
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from ottla.cli.kafka_image.__main__ import OTHERS, ZOOKEEPER, main, tools
+from ottla.cli.kafka_image.__main__ import OTHERS, main, tools
 from tests.cli.runner import run
+from tests.ports import free_ports
 from tests.served import ServedBroker
 
 
@@ -127,7 +131,6 @@ def test_what_stands_in_health_checks_answers(shell: Shell, capsys: pytest.Captu
     assert "Produce" in shell("kafka-broker-api-versions")
     assert main(["cub", "kafka-ready", "-b", f"PLAINTEXT://{shell.bootstrap}".rpartition("/")[2], "1", "5"]) == 0
     assert main(["cub", "zk-ready", "zookeeper:2181", "40"]) == 0
-    assert main(["zookeeper-server-start", "zookeeper.properties"]) == 0
     assert main(["cub", "kafka-ready", "-b", "127.0.0.1:1", "1", "0"]) == 1
     assert "127.0.0.1:1" in capsys.readouterr().err
 
@@ -161,7 +164,7 @@ def test_the_names_are_those_that_the_image_links(capsys: pytest.CaptureFixture[
     assert main(["names"]) == 0
 
     names: Sequence[str] = capsys.readouterr().out.split()
-    assert set(names) == {*tools(), *OTHERS, *ZOOKEEPER, "cub"}
+    assert set(names) == {*tools(), *OTHERS}
     assert len(names) == len(set(names))
 
 
@@ -198,3 +201,35 @@ def test_a_random_id_is_kafkas_form_of_a_uuid(capsys: pytest.CaptureFixture[str]
     assert main(["kafka-storage", "random-uuid"]) == 0
 
     assert len(capsys.readouterr().out.strip()) == 22
+
+
+def test_where_zookeeper_would_be_a_port_accepts(tmp_path: Path) -> None:
+    """The module for Node waits for it."""
+    (port,) = free_ports(1)
+    properties = tmp_path / "zookeeper.properties"
+    properties.write_text(f"clientPort={port}\ndataDir=/var/lib/zookeeper/data\n")
+    command = [sys.executable, "-m", "ottla.cli.kafka_image", "zookeeper-server-start", str(properties)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+                assert connection.recv(1) == b""
+        process.terminate()
+
+    assert said.startswith("zookeeper-server-start: there is no ZooKeeper in this image")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [(None, "cannot read"), ("clientPort=x", "clientPort=x is no port"), ("clientPort=0", "clientPort=0 is no port")],
+)
+def test_a_port_that_cannot_be_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, sentence: str
+) -> None:
+    path = tmp_path / "zookeeper.properties"
+    if text is not None:
+        path.write_text(text)
+
+    assert main(["zookeeper-server-start", str(path)]) == 1
+    assert sentence in capsys.readouterr().err
