@@ -1,5 +1,6 @@
 # The broker: docker build -t ottla . && docker run -p 9092:9092 -v ottla-data:/data ottla
 # Three of them, and the etcd that is in the image too: compose.yaml.
+# In place of apache/kafka's image: docker build --target kafka -t ottla:kafka .  (docs/image.md)
 ARG PYTHON_IMAGE=python:3.13-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
@@ -16,7 +17,29 @@ COPY README.md LICENSE ./
 COPY ottla ottla
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 
-FROM ${PYTHON_IMAGE}
+# Without what installs packages, and without the client of etcd.
+FROM build AS small
+RUN pip uninstall --yes aiohttp yarl multidict setuptools pip
+
+# In place of apache/kafka and confluentinc/cp-kafka: their variables, paths and scripts, and no entry point, for
+# programs that start containers set the command alone.
+FROM ${PYTHON_IMAGE} AS kafka
+RUN useradd --uid 1000 --user-group --create-home --shell /bin/bash appuser
+COPY --from=small /opt/ottla /opt/ottla
+ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1
+COPY --chown=appuser:appuser image/etc /etc
+COPY image/bin/kafka-tool /opt/kafka/bin/kafka-tool
+RUN install --directory --owner appuser --group appuser /etc/kafka /etc/kafka/secrets /etc/confluent/docker \
+        /var/lib/kafka /var/lib/kafka/data /mnt/shared/config /opt/kafka/config /usr/logs \
+    && for tool in $(python -m ottla.cli.kafka_image names); do \
+        ln -s kafka-tool "/opt/kafka/bin/$tool.sh"; ln -s /opt/kafka/bin/kafka-tool "/usr/local/bin/$tool"; \
+    done
+USER appuser
+WORKDIR /home/appuser
+EXPOSE 9092
+CMD ["/etc/kafka/docker/run"]
+
+FROM ${PYTHON_IMAGE} AS ottla
 RUN apt-get update && apt-get install --yes --no-install-recommends etcd-server && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin ottla \
     && install --directory --owner ottla --group ottla /data \

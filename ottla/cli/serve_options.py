@@ -64,6 +64,13 @@ OPTIONS = (
         is_repeated=True,
     ),
     ServeOption(
+        "--kafka-env",
+        "Read KAFKA_* variables and CLUSTER_ID as apache/kafka's image does, over those of --config, and print the "
+        "lines of Kafka's log that say it is ready: for containers (docs/image.md).",
+        default=False,
+        is_flag=True,
+    ),
+    ServeOption(
         "--log-format",
         "Format of the log. Default: console on a terminal, else json.",
         None,
@@ -72,6 +79,7 @@ OPTIONS = (
     ),
     ServeOption("--log-level", "Minimum level of the log.", None, "info", ("debug", "info", "warning", "error")),
 )
+_NOT_WITH_KAFKA_ENV = ("listen", "advertise", "ephemeral", "brokers", "node_id", "metadata", "secure", "settings")
 BY_NAME = {option.name: option for option in OPTIONS}
 
 
@@ -118,6 +126,11 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         wrong = find(values)
         if wrong is not None:
             return wrong
+    if values["kafka_env"]:
+        beside = next((key for key in _NOT_WITH_KAFKA_ENV if values[key] != defaults()[key]), None)
+        if beside is not None:
+            option = next(option for option in OPTIONS if option.key == beside)
+            return "--kafka-env", f"it cannot be combined with {option.name}: variables say what that says"
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
         return "--ephemeral", f"--data-dir {values['data_dir']} names a directory, but --ephemeral uses a temporary one"
     for setting in values["settings"]:

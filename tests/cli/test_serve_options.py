@@ -58,6 +58,7 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "secure": None,
         "config": None,
         "settings": (),
+        "kafka_env": False,
         "log_format": None,
         "log_level": "info",
     }
@@ -80,6 +81,7 @@ def test_everything_given() -> None:
         "secure": None,
         "config": "f",
         "settings": ("a=b", "c=d=e"),
+        "kafka_env": False,
         "log_format": "json",
         "log_level": "debug",
     }

@@ -12,6 +12,8 @@ from tests.locks import alone
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "ottla-under-test"
+# Testcontainers takes the tag for a version of Confluent Platform.
+KAFKA_IMAGE = f"{IMAGE}-kafka:7.9.0"
 HEALTHY_WITHIN_S = 60
 # A build without anything in its cache takes longest.
 DONE_WITHIN_S = 300
@@ -40,7 +42,7 @@ def why_no_docker() -> str | None:
     return None if done.returncode == 0 else f"no Docker engine: {done.stderr.strip()}"
 
 
-def build_image() -> str:
+def build_image(tag: str = IMAGE, target: str = "ottla") -> str:
     """The image of this tree, from the base image that PYTHON_IMAGE names; skips where there is no Docker."""
     reason = why_no_docker()
     if reason is not None:
@@ -49,8 +51,13 @@ def build_image() -> str:
     arguments = ["--build-arg", f"PYTHON_IMAGE={base}"] if base else []
     # A second build finds every layer in the engine's cache.
     with alone("image"):
-        docker("build", "--network", "host", "--tag", IMAGE, *arguments, str(ROOT))
-    return IMAGE
+        docker("build", "--network", "host", "--target", target, "--tag", tag, *arguments, str(ROOT))
+    return tag
+
+
+def build_kafka_image() -> str:
+    """The one in place of apache/kafka; skips where there is no Docker."""
+    return build_image(KAFKA_IMAGE, "kafka")
 
 
 def inspect(container: str, what: str) -> str:

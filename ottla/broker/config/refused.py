@@ -109,9 +109,7 @@ _LISTENERS = ("listeners", "advertised.listeners")
 def unknown_property(name: str, known: Iterable[str], what: str = "property") -> ConfigError:
     """Why `name` cannot be set: an unsupported feature, or an unknown name, with the most similar known one."""
     own = own_part(name)
-    reason = _REASONS.get(own) or next(
-        (reason for prefix, reason in _REASON_OF_PREFIX.items() if own.startswith(prefix)), None
-    )
+    reason = refusal_of(name)
     if reason is None and own != name and own in known:
         reason = f"it cannot be set for one listener alone, but for all as {own}"
     if reason is not None:
@@ -123,6 +121,19 @@ def unknown_property(name: str, known: Iterable[str], what: str = "property") ->
     return ConfigError(f"there is no {what} {name}{hint}")
 
 
+def refusal_of(name: str) -> str | None:
+    """Why one of Kafka's properties is refused; None where nothing is known of it."""
+    own = own_part(name)
+    return _REASONS.get(own) or next(
+        (reason for prefix, reason in _REASON_OF_PREFIX.items() if own.startswith(prefix)), None
+    )
+
+
+def is_idle(name: str) -> bool:
+    """Whether it is accepted without an effect."""
+    return name in _IDLE or (name.startswith(_IDLE_PREFIXES) and not name.startswith(_NOT_IDLE_PREFIX))
+
+
 def refused_properties() -> dict[str, str]:
     """Every name with its reason; a trailing `*` stands for all names with that prefix."""
     return _REASONS | {f"{prefix}*": reason for prefix, reason in _REASON_OF_PREFIX.items()}
@@ -130,11 +141,7 @@ def refused_properties() -> dict[str, str]:
 
 def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The properties that have an effect, and the names of the others."""
-    idle = tuple(
-        name
-        for name in static
-        if name in _IDLE or (name.startswith(_IDLE_PREFIXES) and not name.startswith(_NOT_IDLE_PREFIX))
-    )
+    idle = tuple(filter(is_idle, static))
     kept = {name: text for name, text in static.items() if name not in idle}
     controllers = {name.strip() for name in static.get(_CONTROLLER_LISTENERS, "").split(",") if name.strip()}
     if controllers:

@@ -17,6 +17,7 @@ from ottla.broker.broker_data import METADATA_FILE
 from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.etcd import etcd_settings, refuse_etcd_properties
 from ottla.broker.config.options import ConfigError
+from ottla.broker.config.properties import parse_setting
 from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
@@ -29,6 +30,7 @@ from ottla.cluster.store import MetadataStore, parse_store_url
 from ottla.protocol.address import is_loopback, parse_address
 
 if TYPE_CHECKING:
+    from ottla.cli.kafka_image.serving import KafkaImage
     from ottla.cli.operations.secure_serve import SecureServe
 
 # Until then, the clients that waited for the broker have the processor for themselves.
@@ -51,8 +53,11 @@ class ServeOptions(NamedTuple):
     secure: str | None = None
     config: str | None = None
     settings: tuple[str, ...] = ()
+    kafka_env: bool = False
     log_format: str | None = None
     log_level: str = "info"
+    image: "KafkaImage | None" = None
+    """What the variables say, once they have been read; no option fills it."""
 
 
 class Served(Protocol):
@@ -78,9 +83,13 @@ class Served(Protocol):
 def run(options: ServeOptions) -> int:
     """Serves; returns the exit status. What a user can cause is said in one sentence on standard error."""
     try:
+        if options.kafka_env:
+            options = _with_variables(options)
         config = _server_config(options)
         if options.metadata is None:
             refuse_etcd_properties(config)
+        if options.image is not None:
+            options.image.claim_data_dir()
         secure = None if options.secure is None else _secure_serve(options, config)
         if secure is not None:
             config = _server_config(options, secure.settings)
@@ -93,6 +102,15 @@ def run(options: ServeOptions) -> int:
     except (ConfigError, StartError) as error:
         print(f"ottla: {error}", file=sys.stderr)
         return 1
+
+
+def _with_variables(options: ServeOptions) -> ServeOptions:
+    """Raises ConfigError."""
+    from ottla.cli.kafka_image.serving import kafka_image
+
+    image = kafka_image(Path(options.data_dir), _text_of(options.config))
+    node_id, level = image.settings.node_id, image.settings.log_level or options.log_level
+    return options._replace(node_id=node_id, data_dir=str(image.data_dir), log_level=level, image=image)
 
 
 def _secure_serve(options: ServeOptions, config: ServerConfig) -> "SecureServe":
@@ -112,15 +130,22 @@ def _secure_serve(options: ServeOptions, config: ServerConfig) -> "SecureServe":
 
 def _server_config(options: ServeOptions, further: tuple[str, ...] = ()) -> ServerConfig:
     """`further` are settings that are taken as they stand. Raises ConfigError."""
-    properties = None
-    if options.config is not None:
-        try:
-            properties = Path(options.config).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(f"cannot read {options.config}: {reason}") from None
     admin = () if options.admin is None else (f"ottla.admin.listener={options.admin}",)
+    if options.image is not None:
+        return ServerConfig({**options.image.settings.properties, **dict(map(parse_setting, admin))})
+    properties = _text_of(options.config)
     return ServerConfig.parse(properties, (*map(_with_secret, options.settings), *admin, *further))
+
+
+def _text_of(config: str | None) -> str | None:
+    """Of the file of --config. Raises ConfigError."""
+    if config is None:
+        return None
+    try:
+        return Path(config).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read {config}: {reason}") from None
 
 
 def _with_secret(setting: str) -> str:
@@ -174,13 +199,18 @@ async def _until_stopped(
         log.info("stopped by a signal before the start was over")
         return True
     try:
-        said = [_ready_line(served), *(() if secure is None else secure.ready(served.bootstrap, log))]
+        if options.image is not None:
+            said = options.image.ready_lines()
+        else:
+            said = [_ready_line(served), *(() if secure is None else secure.ready(served.bootstrap, log))]
     except StartError:
         await served.stop()
         raise
     with contextlib.suppress(OSError):
         # The terminal, or who reads the pipe, may be gone already: no reason to stop uncleanly.
         print("\n".join(said), flush=True)
+    if options.image is not None:
+        options.image.report(log)
     loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
     await stop_requested
