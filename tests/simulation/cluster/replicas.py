@@ -155,8 +155,10 @@ class TrackedLog:
         if self.prefix_at(high_watermark) is None:
             self.violated("I-6", f"the high watermark {high_watermark} is not the end of a batch")
             return False
-        for batch in self._batches:
-            if committed.end_offset < batch.end_offset <= high_watermark:
+        for batch in reversed(self._batches):
+            if batch.end_offset <= committed.end_offset:
+                break
+            if batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
