@@ -105,9 +105,13 @@ class WheelLevel:
         self.limit_tick = 0
         self.turn_to(hand_tick)
 
-    def turn_to(self, hand_tick: int) -> None:
+    def turn_to(self, hand_tick: int) -> bool:
+        """Says whether the hand has come to another slot; if not, neither has that of any higher wheel."""
         # The slot under the hand is spent: ticks up to, and not including, one turn from its beginning have a slot.
-        self.limit_tick = (hand_tick // self.span_ticks + len(self.slots)) * self.span_ticks
+        limit_tick = (hand_tick // self.span_ticks + len(self.slots)) * self.span_ticks
+        has_moved = limit_tick != self.limit_tick
+        self.limit_tick = limit_tick
+        return has_moved
 
 
 class TimingWheel:
@@ -254,7 +258,8 @@ class TimingWheel:
         """Move the hand to where the next slot expires, or short of it, and take out what is there."""
         self._hand_tick = tick
         for wheel in self._wheels:
-            wheel.turn_to(tick)
+            if not wheel.turn_to(tick):
+                break
         queue = self._queue
         hand_ms = tick * self._tick_ms
         while queue and queue[0][0] == tick:

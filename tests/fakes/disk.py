@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -46,6 +47,13 @@ _METHODS = {
     "rmdir": "_rmdir",
     "syncdir": "_syncdir",
 }
+
+
+@lru_cache(4_096)
+def _place(path: str) -> tuple[str, str]:
+    """The directory and the name in it, as `Path` says them."""
+    directory, _, name = path.rpartition("/")
+    return directory or ("/" if path.startswith("/") else "."), name
 
 
 @dataclass
@@ -79,7 +87,7 @@ class FakeFile:
         return self._inode
 
     def writev(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
-        data = b"".join(map(bytes, buffers))
+        data = b"".join(buffers)
         failure = self._disk.take_failure("writev")
         if failure is not None:
             torn = data[: self._disk.torn_bytes]
@@ -144,10 +152,11 @@ class FakeDisk:
         self.open_files: WeakSet[FakeFile] = WeakSet()
         self._failures: dict[str, list[OSError]] = {}
         self._inodes: dict[int, _Inode] = {}
-        self._names: dict[Path, dict[str, int | None]] = {}
-        self._durable_names: dict[Path, dict[str, int | None]] = {}
+        # By directory, as text: a path is hashed and compared part by part, and each of its parents is made again.
+        self._names: dict[str, dict[str, int | None]] = {}
+        self._durable_names: dict[str, dict[str, int | None]] = {}
         # Of each directory, since it was synced: which names an operation has changed, and how.
-        self._changed_names: dict[Path, list[dict[str, int | None]]] = {}
+        self._changed_names: dict[str, list[dict[str, int | None]]] = {}
 
     # Crashes and failures
 
@@ -190,7 +199,7 @@ class FakeDisk:
                 kept += bytes(rng.randint(0, len(unsynced) - len(kept)))
         return bytes(kept)
 
-    def _torn_names(self, directory: Path, rng: random.Random, in_order: bool) -> dict[str, int | None]:
+    def _torn_names(self, directory: str, rng: random.Random, in_order: bool) -> dict[str, int | None]:
         """Directories stay. Out of order, a change is there only with those before it that were of the same names."""
         names = dict(self._durable_names.get(directory, {}))
         changes = self._changed_names.get(directory, [])
@@ -209,14 +218,15 @@ class FakeDisk:
 
     def _forget_unreachable(self) -> None:
         """Directories whose own name was not durable are gone with all that is in them."""
-        for directory in sorted(self._names, key=lambda path: len(path.parts)):
-            parent = self._names.get(directory.parent)
-            if parent is not None and directory.name not in parent:
+        for directory in sorted(self._names, key=lambda path: len(Path(path).parts)):
+            parent, name = _place(directory)
+            if parent in self._names and name not in self._names[parent]:
                 del self._names[directory]
         for directory, names in list(self._names.items()):
             for name, inode in list(names.items()):
-                if inode is None and directory / name not in self._names:
-                    self._names.setdefault(directory / name, {})
+                path = str(Path(directory, name))
+                if inode is None and path not in self._names:
+                    self._names.setdefault(path, {})
 
     def fail(self, operation: str, error: OSError, *, after: int = 0) -> None:
         """Let the next `operation` fail, or the one after `after` others."""
@@ -249,8 +259,7 @@ class FakeDisk:
     def do(self, operation: Operation) -> None:
         """Perform one journal entry."""
         self.journal.append(operation)
-        name, *arguments = operation
-        getattr(self, _METHODS[name])(*arguments)
+        getattr(self, _METHODS[operation[0]])(*operation[1:])
 
     def _write(self, number: int, data: bytes) -> None:
         self._inodes[number].content += data
@@ -263,52 +272,71 @@ class FakeDisk:
         inode.dropped = [(start, min(end, size)) for start, end in inode.dropped if start < size]
 
     def _fsync(self, number: int) -> None:
-        self._inodes[number].synced = self._inodes[number].on_disk()
+        inode = self._inodes[number]
+        inode.synced = inode.on_disk() if inode.dropped else bytes(inode.content)
 
     def _fsync_failed(self, number: int) -> None:
         inode = self._inodes[number]
         inode.dropped.append((len(inode.synced), len(inode.content)))
 
     def _create(self, path: Path, number: int) -> None:
+        directory, name = _place(str(path))
         self._inodes[number] = _Inode(number)
-        self._names[path.parent][path.name] = number
-        self._changed(path.parent, {path.name: number})
+        self._names[directory][name] = number
+        self._changed(directory, {name: number})
 
-    def _changed(self, directory: Path, names: dict[str, int | None]) -> None:
+    def _changed(self, directory: str, names: dict[str, int | None]) -> None:
         self._changed_names.setdefault(directory, []).append(names)
 
     def _mkdir(self, path: Path) -> None:
-        self._names.setdefault(path, {})
-        if path.parent != path and path.parent in self._names:
-            self._names[path.parent][path.name] = None
+        self._names.setdefault(str(path), {})
+        directory, name = _place(str(path))
+        if directory != str(path) and directory in self._names:
+            self._names[directory][name] = None
 
     def _rename(self, source: Path, target: Path) -> None:
-        inode = self._names[source.parent].pop(source.name)
-        self._names[target.parent][target.name] = inode
+        before, after = str(source), str(target)
+        directory, name = _place(before)
+        new_directory, new_name = _place(after)
+        inode = self._names[directory].pop(name)
+        self._names[new_directory][new_name] = inode
         if inode is not None:
-            self._changed(target.parent, {source.name: None, target.name: inode})
+            self._changed(new_directory, {name: None, new_name: inode})
         if inode is None:
-            if source in self._changed_names:
-                self._changed_names[target] = self._changed_names.pop(source)
-            self._names[target] = self._names.pop(source)
-            if source in self._durable_names:
-                self._durable_names[target] = self._durable_names.pop(source)
+            if before in self._changed_names:
+                self._changed_names[after] = self._changed_names.pop(before)
+            self._names[after] = self._names.pop(before)
+            if before in self._durable_names:
+                self._durable_names[after] = self._durable_names.pop(before)
 
     def _remove(self, path: Path) -> None:
-        del self._names[path.parent][path.name]
-        self._changed(path.parent, {path.name: None})
+        directory, name = _place(str(path))
+        del self._names[directory][name]
+        self._changed(directory, {name: None})
 
     def _rmdir(self, path: Path) -> None:
-        del self._names[path]
-        self._changed_names.pop(path, None)
-        self._names[path.parent].pop(path.name, None)
+        directory, name = _place(str(path))
+        del self._names[str(path)]
+        self._changed_names.pop(str(path), None)
+        self._names[directory].pop(name, None)
 
     def _syncdir(self, path: Path) -> None:
-        self._durable_names[path] = dict(self._names[path])
-        self._changed_names.pop(path, None)
+        directory = str(path)
+        self._durable_names[directory] = dict(self._names[directory])
+        self._changed_names.pop(directory, None)
+
+    def _number_at(self, path: Path) -> int | None:
+        """None where there is no file."""
+        directory, name = _place(str(path))
+        names = self._names.get(directory)
+        return None if names is None else names.get(name)
+
+    def _has_name(self, path: Path) -> bool:
+        directory, name = _place(str(path))
+        return name in self._names.get(directory, ())
 
     def _inode_at(self, path: Path) -> _Inode:
-        number = self._names.get(path.parent, {}).get(path.name)
+        number = self._number_at(path)
         if number is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         return self._inodes[number]
@@ -317,14 +345,15 @@ class FakeDisk:
 
     def open(self, path: Path) -> FakeFile:
         self.maybe_fail("open")
-        if path.parent not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
-        if path.name not in self._names[path.parent]:
+        directory, name = _place(str(path))
+        if directory not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        if name not in self._names[directory]:
             self.do(("create", path, len(self._inodes)))
         return FakeFile(self, self._inode_at(path))
 
     def exists(self, path: Path) -> bool:
-        return path in self._names or path.name in self._names.get(path.parent, {})
+        return str(path) in self._names or self._has_name(path)
 
     def size(self, path: Path) -> int:
         return len(self._inode_at(path).content)
@@ -337,37 +366,37 @@ class FakeDisk:
         return bytes(self._inode_at(path).content)
 
     def list_directory(self, path: Path) -> list[str]:
-        return sorted(self._names[path])
+        return sorted(self._names[str(path)])
 
     def is_directory(self, path: Path) -> bool:
-        return path in self._names
+        return str(path) in self._names
 
     def make_directory(self, path: Path) -> None:
         self.maybe_fail("make_directory")
         for part in [*reversed(path.parents), path]:
-            if part not in self._names:
+            if str(part) not in self._names:
                 self.do(("mkdir", part))
 
     def rename(self, source: Path, target: Path) -> None:
         self.maybe_fail("rename")
-        if source.name not in self._names.get(source.parent, {}):
+        if not self._has_name(source):
             raise FileNotFoundError(errno.ENOENT, "no such file", str(source))
         self.do(("rename", source, target))
 
     def remove(self, path: Path) -> None:
         self.maybe_fail("remove")
-        if path.name in self._names.get(path.parent, {}):
+        if self._has_name(path):
             self.do(("remove", path))
 
     def remove_directory(self, path: Path) -> None:
-        if path in self._names:
-            if self._names[path]:
+        if str(path) in self._names:
+            if self._names[str(path)]:
                 raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
             self.do(("rmdir", path))
 
     def sync_directory(self, path: Path) -> None:
         self.maybe_fail("sync_directory")
-        if path not in self._names:
+        if str(path) not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path))
         self.do(("syncdir", path))
 

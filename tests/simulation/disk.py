@@ -37,8 +37,10 @@ class SimulatedDisk(FakeDisk):
         super().do(operation)
         # Nothing is replayed from it here, and a long run would fill the memory with it.
         self.journal.clear()
-        words = [summary(word) if isinstance(word, (bytes, bytearray, memoryview)) else word for word in operation]
-        self._trace.note("disk", *words)
+        name, what, *rest = operation
+        if name == "write":
+            rest = [summary(rest[0])]
+        self._trace.note("disk", name, what, *rest)
 
     def holder_has_died(self) -> None:
         """Its locks are free and its files closed, the fuse is out, and there is room on the disk again."""

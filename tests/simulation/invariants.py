@@ -81,7 +81,7 @@ class Inspector:
 
 
 def hosted_partitions(broker: Any) -> list[Any]:
-    return list(broker.groups.topic)
+    return list(broker.parts.groups.topic._partitions.values())
 
 
 def is_within_step(hosted: Any) -> bool:

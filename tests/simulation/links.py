@@ -21,22 +21,22 @@ class Links:
     def __init__(self) -> None:
         # Called after a way was opened again.
         self.when_healed: list[Callable[[], None]] = []
-        self._cuts: list[Cut] = []
+        self.cuts: list[Cut] = []
         self._waiting: list[asyncio.Future[None]] = []
 
     def is_cut(self, source: str, target: str) -> bool:
-        return bool(self._cuts) and any(source in cut.sources and target in cut.targets for cut in self._cuts)
+        return bool(self.cuts) and any(source in cut.sources and target in cut.targets for cut in self.cuts)
 
     def cut(self, *cuts: Cut) -> None:
-        self._cuts.extend(cuts)
+        self.cuts.extend(cuts)
 
     def heal(self, *cuts: Cut) -> None:
         """Ends these very cuts, if they have not ended; another one may still be on the same way."""
-        self._cuts = [each for each in self._cuts if all(each is not cut for cut in cuts)]
+        self.cuts = [each for each in self.cuts if all(each is not cut for cut in cuts)]
         self._healed()
 
     def heal_all(self) -> None:
-        self._cuts.clear()
+        self.cuts.clear()
         self._healed()
 
     async def open_between(self, one: str, other: str) -> None:

@@ -28,7 +28,7 @@ class Process:
         self.alive = True
         self.when_killed: list[Callable[[], None]] = []
         # What has become ready while the process was stopped; None while it runs.
-        self.held_back: list[asyncio.Handle] | None = None
+        self.held_back: list[Callback] | None = None
         # What a dead process leaves half done is kept: a coroutine that is collected would run its `finally`.
         self.tasks: list[asyncio.Task[Any]] = []
 
@@ -40,6 +40,40 @@ class Process:
 
 class Crash(KeyboardInterrupt):
     """Ends the running process in the middle of what it does. asyncio lets only interrupts through to the loop."""
+
+
+class Callback(asyncio.TimerHandle):
+    """What the loop has to run, and for which process. It is made and run once for every step, so it does itself what
+    asyncio's handles leave to their base class and to a loop that may be debugged."""
+
+    __slots__ = ("arguments", "function", "process", "when_us")
+
+    def __init__(  # pyright: ignore[reportMissingSuperCall]
+        self,
+        function: Callable[..., object] | None,
+        arguments: tuple[Any, ...],
+        context: contextvars.Context,
+        when_us: int,
+    ) -> None:
+        # None when it was cancelled.
+        self.function = function
+        self.arguments = arguments
+        self.process: Process | None = context.get(PROCESS)
+        self.when_us = when_us
+        self._context = context
+
+    def cancel(self) -> None:
+        self.function = None
+        self.arguments = ()
+
+    def cancelled(self) -> bool:
+        return self.function is None
+
+    def when(self) -> float:
+        return self.when_us / 1_000_000
+
+    def __repr__(self) -> str:
+        return f"<Callback {self.function!r} of {self.process}>"
 
 
 class NothingLeftToDo(Exception):
@@ -80,8 +114,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self._executor_delay_us = executor_delay_us
         self._executor_return_us = executor_return_us
-        self._ready: deque[tuple[Process | None, asyncio.Handle]] = deque()
-        self._scheduled: list[tuple[int, int, Process | None, asyncio.TimerHandle]] = []
+        self._ready: deque[Callback] = deque()
+        self._scheduled: list[tuple[int, int, Callback]] = []
         self._timers_set = 0
         self._stopping = False
         self._closed = False
@@ -112,7 +146,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def resume(self, process: Process) -> None:
         if process.held_back is not None:
-            self._ready.extend((process, handle) for handle in process.held_back)
+            self._ready.extend(process.held_back)
             process.held_back = None
 
     def kill(self, process: Process) -> None:
@@ -127,24 +161,31 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def _step(self) -> bool:
         """Runs one callback; False if there is none and never will be."""
+        ready = self._ready
         while True:
-            if not self._ready and not self._pass_time():
+            if not ready and not self._pass_time():
                 return False
-            process, handle = self._ready.popleft()
-            if handle.cancelled():
+            callback = ready.popleft()
+            function, process = callback.function, callback.process
+            if function is None:
                 continue
             if process is None:
                 break
             if process.held_back is not None:
-                process.held_back.append(handle)
+                process.held_back.append(callback)
             elif process.alive:
                 break
         try:
-            handle._run()
+            callback._context.run(function, *callback.arguments)
         except Crash:
             assert process is not None, "only a process can crash"
             assert self.on_crash is not None, "no handler for a crash"
             self.on_crash(process)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            message = f"Exception in callback {getattr(function, '__qualname__', function)}"
+            self.call_exception_handler({"message": message, "exception": error, "handle": callback})
         self.steps += 1
         if self.after_step is not None:
             self.after_step(process)
@@ -153,14 +194,18 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def _pass_time(self) -> bool:
         """Moves to the next moment for which a timer is set, and makes all timers of that moment ready."""
         scheduled = self._scheduled
-        while scheduled and scheduled[0][3].cancelled():
+        while scheduled and scheduled[0][2].function is None:
             heappop(scheduled)
         if not scheduled:
             return False
-        self.now_us = moment_us = max(self.now_us, scheduled[0][0])
+        moment_us = scheduled[0][0]
+        if moment_us > self.now_us:
+            self.now_us = moment_us
+        else:
+            moment_us = self.now_us
+        ready = self._ready
         while scheduled and scheduled[0][0] <= moment_us:
-            _, _, process, handle = heappop(scheduled)
-            self._ready.append((process, handle))
+            ready.append(heappop(scheduled)[2])
         return True
 
     # Scheduling.
@@ -171,10 +216,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        if context is None:
-            context = contextvars.copy_context()
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append((context.get(PROCESS), handle))
+        handle = Callback(callback, args, contextvars.copy_context() if context is None else context, self.now_us)
+        self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -192,15 +235,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_at_us(
         self, when_us: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        if context is None:
-            context = contextvars.copy_context()
-        handle = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        handle = Callback(callback, args, contextvars.copy_context() if context is None else context, when_us)
         self._timers_set += 1
-        heappush(self._scheduled, (when_us, self._timers_set, context.get(PROCESS), handle))
+        heappush(self._scheduled, (when_us, self._timers_set, handle))
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's handles report here; the heap drops a cancelled one when it comes up."""
 
     # Futures, tasks, "threads".
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tests.simulation.draws import randint
 from tests.simulation.links import Links
 from tests.simulation.loop import PROCESS, Process, SimulationLoop
 from tests.simulation.trace import Trace, summary
@@ -196,9 +197,13 @@ class Transport(asyncio.Transport):
     def writelines(self, list_of_data: Sequence[Any]) -> None:  # type: ignore[override]
         if self._closing:
             return
-        self._outgoing.extend(view for view in (memoryview(data).cast("B") for data in list_of_data) if len(view))
+        outgoing = self._outgoing
+        for data in list_of_data:
+            view = memoryview(data).cast("B")
+            if len(view):
+                outgoing.append(view)
         self._flush()
-        if not self._protocol_paused and self.get_write_buffer_size() > self._high_water:
+        if outgoing and not self._protocol_paused and self.get_write_buffer_size() > self._high_water:
             self._protocol_paused = True
             self._protocol.pause_writing()
 
@@ -267,10 +272,11 @@ class Transport(asyncio.Transport):
         """Sends what the window has room for."""
         # What is sent to an end that has closed comes back as a reset.
         room = self._conditions.window if self.peer._closed else self._conditions.window - self.peer._unread_bytes
-        while self._outgoing and room > 0:
-            view = self._outgoing.popleft()
+        outgoing = self._outgoing
+        while outgoing and room > 0:
+            view = outgoing.popleft()
             if len(view) > room:
-                self._outgoing.appendleft(view[room:])
+                outgoing.appendleft(view[room:])
                 view = view[:room]
             room -= len(view)
             self._send(bytes(view))
@@ -282,16 +288,20 @@ class Transport(asyncio.Transport):
             self._lose(None)
 
     def _send(self, data: bytes) -> None:
-        position = 0
         largest = self._conditions.largest_piece
+        if largest >= len(data):
+            self.peer.arrive(data)
+            return
+        position = 0
         while position < len(data):
-            size = len(data) if largest >= len(data) else self._network.rng.randint(1, largest)
+            size = randint(self._network.rng, 1, largest)
             self.peer.arrive(data[position : position + size])
             position += size
 
     def arrive(self, piece: bytes | End) -> None:
         """It will: after the latency, and not before what was sent earlier, and not on a way that is cut."""
-        if self._network.links.is_cut(self.peer.host, self.host):
+        links = self._network.links
+        if links.cuts and links.is_cut(self.peer.host, self.host):
             self._hold_up(piece)
             return
         if self._closed:
@@ -299,8 +309,10 @@ class Transport(asyncio.Transport):
                 self.peer.arrive(End.BY_RESET)
             return
         rng, conditions = self._network.rng, self._conditions
-        in_order_us = self._last_arrival_us + rng.randint(0, conditions.gap_us)
-        when_us = max(in_order_us, self._loop.now_us + rng.randint(*conditions.latency_us))
+        in_order_us = self._last_arrival_us + randint(rng, 0, conditions.gap_us)
+        when_us = self._loop.now_us + randint(rng, *conditions.latency_us)
+        if when_us < in_order_us:
+            when_us = in_order_us
         if not self._pieces or self._pieces[-1][0] != when_us:
             self._loop.call_at_us(when_us, self._take_in, context=self.context)
         self._last_arrival_us = when_us
@@ -347,29 +359,37 @@ class Transport(asyncio.Transport):
                 self.close()
             return
         data = self._join_received()
-        if isinstance(self._protocol, asyncio.BufferedProtocol):
-            buffer = self._protocol.get_buffer(-1)
-            count = min(len(buffer), len(data))
-            buffer[:count] = data[:count]
-            if count < len(data):
+        protocol = self._protocol
+        takes_buffers = isinstance(protocol, asyncio.BufferedProtocol)
+        if takes_buffers:
+            buffer = protocol.get_buffer(-1)
+            count = len(data)
+            if count > len(buffer):
+                count = len(buffer)
                 self._received.appendleft(data[count:])
+                data = data[:count]
+            buffer[:count] = data
         else:
             count = len(data)
         self._unread_bytes -= count
-        self._network.trace.note("read", self.label, summary(data[:count]))
+        self._network.trace.note("read", self.label, summary(data))
         if self.peer._outgoing:
             self._loop.call_soon(self.peer._flush, context=self.peer.context)
-        if isinstance(self._protocol, asyncio.BufferedProtocol):
-            self._protocol.buffer_updated(count)
+        if takes_buffers:
+            protocol.buffer_updated(count)
         else:
-            self._protocol.data_received(data)
+            protocol.data_received(data)
         if self._received:
             self._read_soon()
 
     def _join_received(self) -> bytes:
-        parts: list[bytes] = []
-        while self._received and isinstance(self._received[0], bytes):
-            parts.append(self._received.popleft())  # type: ignore[arg-type]
+        received = self._received
+        first: Any = received.popleft()
+        if not received or not isinstance(received[0], bytes):
+            return first  # type: ignore[no-any-return]
+        parts: list[bytes] = [first]
+        while received and isinstance(received[0], bytes):
+            parts.append(received.popleft())  # type: ignore[arg-type]
         return b"".join(parts)
 
     def _lose(self, error: Exception | None) -> None:

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Callable, Iterable
 from zlib import crc32
 
+LINES_HASHED_AT_ONCE = 500
+
 
 class Trace:
     """`note` every observable thing with the moment it happened at. `keep` holds on to the lines themselves."""
@@ -11,18 +13,28 @@ class Trace:
     def __init__(self, now_us: Callable[[], int], *, keep: bool = False) -> None:
         self.now_us = now_us
         self._hash = hashlib.sha256()
+        # Not in the hash yet: hashing many lines at once is cheaper.
+        self._last: list[str] = []
         self._kept: list[str] | None = [] if keep else None
         self.count = 0
 
     def note(self, *words: object) -> None:
         line = f"{self.now_us()} {' '.join(map(str, words))}"
-        self._hash.update(line.encode())
-        self._hash.update(b"\n")
+        self._last.append(line)
+        if len(self._last) >= LINES_HASHED_AT_ONCE:
+            self._hash_last()
         self.count += 1
         if self._kept is not None:
             self._kept.append(line)
 
+    def _hash_last(self) -> None:
+        self._last.append("")
+        self._hash.update("\n".join(self._last).encode())
+        self._last.clear()
+
     def digest(self) -> str:
+        if self._last:
+            self._hash_last()
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:

@@ -89,6 +89,8 @@ class BrokerInspector:
         self._terms_checked: dict[PartitionId, int] = {}
         self._offsets_terms: dict[PartitionId, tuple[int, bool]] = {}
         self._image: MetadataImage | None = None
+        # Those of the broker by topic and index, as soon as it has any.
+        self._partitions: dict[str, dict[int, Any]] | None = None
         self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded: set[int] = set()
         # Names the present set of partitions of `__consumer_offsets` that the broker leads, and for how long.
@@ -106,29 +108,36 @@ class BrokerInspector:
     def look(self) -> None:
         """After each step of the broker."""
         broker = self._broker
-        if not hasattr(broker, "replicas") or not hasattr(broker, "metadata"):
-            return
-        for partition in broker.replicas:
-            log = partition.log
-            seen = (
-                log.log_end_offset,
-                partition.high_watermark,
-                log.log_start_offset,
-                log.truncations,
-                partition.partition_epoch,
-                partition.leader_epoch,
-                partition.leader_id,
-            )
-            if self._seen.get(partition) != seen:
-                self._seen[partition] = seen
-                self._look_at(partition)
-        if broker.image is not self._image:
-            self._image = broker.image
-            self._cluster.truth.compare(f"broker {self._node_id}", broker.image)
-        if hasattr(broker, "server") and broker.is_serving:
+        if self._partitions is None:
+            if not hasattr(broker, "replicas") or not hasattr(broker, "metadata"):
+                return
+            self._partitions = broker.replicas._partitions
+        seen = self._seen
+        for of_topic in self._partitions.values():
+            for partition in of_topic.values():
+                # The fields themselves: this is done more often than anything else in a run.
+                log = partition.log._local
+                state = (
+                    log.log_end_offset,
+                    partition.high_watermark,
+                    log.log_start_offset,
+                    log.truncations,
+                    partition.partition_epoch,
+                    partition.leader_epoch,
+                    partition.leader_id,
+                )
+                if seen.get(partition) != state:
+                    seen[partition] = state
+                    self._look_at(partition)
+        image = broker.metadata.image
+        if image is not self._image:
+            self._image = image
+            self._cluster.truth.compare(f"broker {self._node_id}", image)
+        if broker.runtime.is_serving and hasattr(broker, "server"):
             hosted = hosted_partitions(broker)
-            self._groups.look_at_groups(hosted)
-            self._look_at_loaded(hosted)
+            if hosted:
+                self._groups.look_at_groups(hosted)
+                self._look_at_loaded(hosted)
 
     def ended(self) -> None:
         self._judge.ended.add(self.term)

@@ -137,9 +137,10 @@ class Node:
         with contextlib.suppress(Crash):
             await self.running.stop()
         if self.is_up:
-            if self.disk.open_files:
-                # Errors, with their tracebacks, may hold files in cycles.
-                gc.collect()
+            for generation in range(3):
+                # Errors, with their tracebacks, may hold files in cycles, mostly young ones.
+                if self.disk.open_files:
+                    gc.collect(generation)
             self.left_open = len(self.disk.open_files)
             self._gone()
             self._end()

@@ -104,8 +104,9 @@ class TrackedLog:
             self._forget_what_was_cut()
         if self.end_offset <= log.log_start_offset:
             self._forget_what_was_deleted()
-        if log.epochs.entries is not self._epochs:
-            self._epochs = log.epochs.entries
+        # Another list whenever they change.
+        if log.epochs._entries is not self._epochs:
+            self._epochs = log.epochs._entries
             self._look_at_epochs()
         if self.end_offset < log.log_end_offset:
             self._read_on()
@@ -155,8 +156,10 @@ class TrackedLog:
         if self.prefix_at(high_watermark) is None:
             self.violated("I-6", f"the high watermark {high_watermark} is not the end of a batch")
             return False
-        for batch in self._batches:
-            if committed.end_offset < batch.end_offset <= high_watermark:
+        for batch in reversed(self._batches):
+            if batch.end_offset <= committed.end_offset:
+                break
+            if batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
@@ -195,7 +198,7 @@ class TrackedLog:
     def _agrees_with_cache(self, base_offset: int, epoch: int) -> bool:
         """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far this
         replica's records were deleted, but not that the cache began there."""
-        entries = self.log.epochs.entries
+        entries = self.log.epochs._entries
         if entries and base_offset < entries[0].start_offset <= self._committed.start_offsets[self._owner]:
             return epoch <= entries[0].epoch
         return bool(self.log.epochs.epoch_at(base_offset) == epoch)

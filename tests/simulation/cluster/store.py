@@ -28,6 +28,7 @@ from ottla.cluster.store import (
     Watch,
     WatchEvent,
 )
+from tests.simulation.draws import randint
 from tests.simulation.links import Links
 from tests.simulation.loop import SimulationLoop, VirtualClock
 from tests.simulation.trace import Trace
@@ -69,7 +70,7 @@ class StoreMachine:
         self.loop.call_at_us(self.loop.now_us + self.draw_latency_us(), action, context=self.context)
 
     def draw_latency_us(self) -> int:
-        return self.rng.randint(*self.conditions.latency_us)
+        return randint(self.rng, *self.conditions.latency_us)
 
     def _post(self, action: Callable[[], None]) -> None:
         self.loop.call_soon(action, context=self.context)

@@ -43,6 +43,7 @@ from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transac
 from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.cluster.users import UserBook
+from tests.simulation.draws import randint
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Habits, Member
@@ -416,11 +417,12 @@ class ClusterWorld:
         process = PROCESS.get()
         node = None if process is None else self.nodes_of_processes.get(process)
         factor = SLOW_DISK_FACTOR if node is not None and node.is_slow else 1
-        return factor * self._thread_rng.randint(10, 5_000)
+        return factor * randint(self._thread_rng, 10, 5_000)
 
     def _thread_return_us(self) -> int:
         """Mostly at once; sometimes much happens in between."""
-        return self._return_rng.choice([0, 0, self._return_rng.randint(1, 2_000), self._return_rng.randint(1, 50_000)])
+        rng = self._return_rng
+        return rng.choice([0, 0, randint(rng, 1, 2_000), randint(rng, 1, 50_000)])
 
 
 class WorldsWire(ClusterWire):
