@@ -254,8 +254,8 @@ async def test_a_coordinator_is_silent_on_what_may_be_cut_off(tmp_path: Path) ->
         assert await verified(broker, producer, 0) == {0: NONE}
 
 
-async def test_a_coordinator_that_may_be_deposed_refuses_nothing_for_good(tmp_path: Path) -> None:
-    """The transaction may have begun at another coordinator; while the store answers nobody, none can know."""
+async def test_a_perhaps_deposed_coordinator_refuses_nothing_for_good(tmp_path: Path) -> None:
+    """The transaction may have begun at another coordinator; while the store does not answer, no broker can know."""
     async with running_broker(tmp_path) as broker:
         producer = await began(broker)
         asked = EndTxnRequest(

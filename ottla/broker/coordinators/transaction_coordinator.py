@@ -58,8 +58,7 @@ class TransactionCoordinator:
         """`ensure_topic` starts the creation of the topic where it is missing; `may_be_deposed` says whether another
         broker may be the coordinator by now."""
         self._config = transaction_config(runtime.config)
-        self._metadata = metadata
-        self._take_producer_id = take_producer_id
+        self._metadata, self._take_producer_id = metadata, take_producer_id
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         markers = self.markers = MarkerSender(
@@ -84,10 +83,8 @@ class TransactionCoordinator:
             dispatch=markers.send,
         )
         self.new_token = self.topic.pending.new_token
-        self._runtime = runtime
-        self._replicas = replicas
-        self._ensure_topic = ensure_topic
-        self._may_be_deposed = may_be_deposed
+        self._runtime, self._replicas = runtime, replicas
+        self._ensure_topic, self._may_be_deposed = ensure_topic, may_be_deposed
         self._timers: dict[type, TimerEntry] = {}
 
     def _new_shard(self) -> TransactionShard:

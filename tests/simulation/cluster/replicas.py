@@ -107,8 +107,8 @@ class TrackedLog:
         if self.end_offset <= log.log_start_offset:
             self._forget_what_was_deleted()
         # Another list whenever they change.
-        if log.epochs._entries is not self._epochs:
-            self._epochs = log.epochs._entries
+        if log.epochs.entries is not self._epochs:
+            self._epochs = log.epochs.entries
             self._look_at_epochs()
         if self.end_offset < log.log_end_offset:
             self._read_on()
@@ -208,7 +208,7 @@ class TrackedLog:
     def _agrees_with_cache(self, base_offset: int, epoch: int) -> bool:
         """The cache begins with the log start offset, which may lie within a batch. A restart may forget how far this
         replica's records were deleted, but not that the cache began there."""
-        entries = self.log.epochs._entries
+        entries = self.log.epochs.entries
         if entries and base_offset < entries[0].start_offset <= self._committed.start_offsets[self._owner]:
             return epoch <= entries[0].epoch
         return bool(self.log.epochs.epoch_at(base_offset) == epoch)
