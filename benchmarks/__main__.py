@@ -32,6 +32,7 @@ SUITES = (
     "kafka",
     "transactions",
     "quotas",
+    "authorizer",
     "alternatives",
 )
 

@@ -158,6 +158,8 @@ class LogLevels:
 
     def __init__(self, root: int) -> None:
         self.logs: list[LazyLog] = []
+        self.changes = 0
+        """How often they have changed: for those who keep what follows from them."""
         self._at_start = root
         self._levels: dict[str, int] = {ROOT: root}
 
@@ -173,6 +175,7 @@ class LogLevels:
             self._levels[ROOT] = self._at_start
         else:
             self._levels.pop(name, None)
+        self.changes += 1
         for log in self.logs:
             log.level_changed()
 

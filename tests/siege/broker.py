@@ -146,13 +146,15 @@ def _listeners(directory: Path, plain: str, login: str, tls: str) -> dict[str, s
     users = directory / "users"
     users.write_text(f"{USER}:{PASSWORD}\n")
     users.chmod(0o600)
+    authority = Authority()
+    authority.write(directory / "ca.pem")
     return {
         "listeners": f"PLAINTEXT://{plain},LOGIN://{login},TLS://{tls}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,TLS:SASL_SSL",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.login.plain.users.file": str(users),
         "listener.name.tls.plain.users.file": str(users),
-        "listener.name.tls.ssl.keystore.location": str(Authority().issue("broker").write(directory / "broker.pem")),
+        "listener.name.tls.ssl.keystore.location": str(authority.issue("broker").write(directory / "broker.pem")),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.authorization.decision_log import DecisionLog
 from ottla.broker.authorization.refusals import refuse_targets
+from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
@@ -30,41 +31,56 @@ _SOME_NAME = "*"
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("_authorizer", "decisions", "who")
+    __slots__ = ("authorizer", "decisions", "who")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
         self.who = principal, normal_host(host) or host
-        self._authorizer = authorizer
+        self.authorizer = authorizer
         self.decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
 
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         """What is not among `decisions`, where it is kept."""
-        decision = self._authorizer.decide(*self.who, operation, resource_type, name)
+        decision = self.authorizer.decide(*self.who, operation, resource_type, name)
         if len(self.decisions) >= DECISIONS_MAX:
             self.decisions.clear()
         self.decisions[operation, resource_type, name] = decision
         return decision
 
     def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
-        return self._authorizer.decide_for_some(*self.who, operation, resource_type)
+        return self.authorizer.decide_for_some(*self.who, operation, resource_type)
 
 
 class Access:
     """Of one request: what its sender may do, and what is to be added to its response about what it may not."""
 
-    __slots__ = ("_amendments", "_api", "_log", "_logs_allowed", "_view", "closes_with", "creates_topics", "image")
+    __slots__ = ("_config", "_log", "amendments", "api", "closes_with", "image", "logs_allowed", "view")
 
-    def __init__(self, view: View, image: MetadataImage, api: str, log: DecisionLog, *, creates_topics: bool) -> None:
-        """`creates_topics`: whether the broker creates topics that clients ask for."""
+    def __init__(
+        self,
+        view: View,
+        image: MetadataImage,
+        api: str,
+        log: DecisionLog,
+        config: ServerConfig,
+        *,
+        logs_allowed: bool,
+    ) -> None:
+        """`logs_allowed`: whether what is allowed gets a line in the log too."""
+        self.view = view
         self.image = image
-        self.creates_topics = creates_topics
+        self.api = api
+        self.logs_allowed = logs_allowed
+        self._log = log
+        self._config = config
         self.closes_with: str | None = None
         """Why the connection closes once the request has been handled, where there is no response to say it."""
-        self._view = view
-        self._api = api
-        self._log = log
-        self._logs_allowed = log.has_allowed
-        self._amendments: list[Callable[[Any], None]] | None = None
+        self.amendments: list[Callable[[Any], None]] | None = None
+        """What is to be done to the response; None: nothing."""
+
+    @property
+    def creates_topics(self) -> bool:
+        """Whether the broker creates topics that clients ask for."""
+        return self._config.auto_create_topics_enable
 
     # Decisions.
 
@@ -72,7 +88,7 @@ class Access:
         self, operation: AclOperation, resource_type: ResourceType, name: str, *, is_logged: bool = True
     ) -> bool:
         """`is_logged`: a refusal refuses something that was asked for, and does not only leave something out."""
-        view = self._view
+        view = self.view
         decision = view.decisions.get((operation, resource_type, name))
         if decision is None:
             try:
@@ -80,8 +96,8 @@ class Access:
             except Exception:
                 self._log.failed(view.who[0], operation, resource_type, name)
                 decision = _FAILED
-        if is_logged and (self._logs_allowed or not decision.is_allowed):
-            self._log.decided(view.who, decision, operation, resource_type, name, self._api)
+        if is_logged and (self.logs_allowed or not decision.is_allowed):
+            self._log.decided(view.who, decision, operation, resource_type, name, self.api)
         return decision.is_allowed
 
     def allows_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
@@ -92,8 +108,8 @@ class Access:
 
     def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of the type with which the sender may do it."""
-        decision = self._view.decide_for_some(operation, resource_type)
-        self._log.decided(self._view.who, decision, operation, resource_type, _SOME_NAME, self._api)
+        decision = self.view.decide_for_some(operation, resource_type)
+        self._log.decided(self.view.who, decision, operation, resource_type, _SOME_NAME, self.api)
         return decision.is_allowed
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
@@ -108,11 +124,16 @@ class Access:
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool = True
     ) -> set[str]:
         """Each name is asked about once."""
-        return {
-            name
-            for name in dict.fromkeys(names)
-            if not self.allows(operation, resource_type, name, is_logged=is_logged)
-        }
+        names, decisions = dict.fromkeys(names), self.view.decisions
+        if not self.logs_allowed:
+            # Mostly all are allowed, and it is known.
+            for name in names:
+                decision = decisions.get((operation, resource_type, name))
+                if decision is None or not decision.is_allowed:
+                    break
+            else:
+                return set()
+        return {name for name in names if not self.allows(operation, resource_type, name, is_logged=is_logged)}
 
     def take_denied(
         self, operation: AclOperation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]
@@ -129,28 +150,31 @@ class Access:
 
     def amend(self, amendment: Callable[[Any], None]) -> None:
         """To be called with the response, when there is one, before it is built."""
-        if self._amendments is None:
-            self._amendments = []
-        self._amendments.append(amendment)
+        if self.amendments is None:
+            self.amendments = []
+        self.amendments.append(amendment)
 
     def amended(self, response: Any) -> Any:
         """Once per response."""
-        if self._amendments is not None:
-            amendments, self._amendments = self._amendments, None
+        if self.amendments is not None:
+            amendments, self.amendments = self.amendments, None
             for amendment in amendments:
                 amendment(response)
         return response
 
     def forget_amendments(self) -> None:
         """Another response than the handler's is sent."""
-        self._amendments = None
+        self.amendments = None
 
     def leave_denied_out(self, fetch: FetchContext) -> None:
         """Of one fetch of a consumer, in a session or not, what it may not read, which the response says. A session
         keeps it, and it is looked at again in the next fetch."""
+        named: list[str] = []
         for target in fetch.targets:
-            target.topic = target.topic or self.image.name_of(target.topic_id)
-        named = (target.topic for target in fetch.targets if target.topic)
+            if not target.topic:
+                target.topic = self.image.name_of(target.topic_id)
+            if target.topic:
+                named.append(target.topic)
         names = self.denied_names(AclOperation.READ, ResourceType.TOPIC, named)
         if not names:
             return
@@ -169,21 +193,35 @@ class Authorization:
         self._image = image
         self._super_users = super_users
         self._log = DecisionLog(runtime)
+        self._levels = runtime.log.levels
+        self._level_changes = self._levels.changes
+        self._logs_allowed = self._log.has_allowed
         self._authorizer = self._new_authorizer()
         self._views: dict[tuple[Principal, str], View] = {}
 
-    def access(self, principal: Principal, host: str, api: str) -> Access:
-        """Of a request that has just arrived."""
+    def access(self, principal: Principal, host: str, api: str, before: Access | None = None) -> Access:
+        """Of a request that has just arrived. `before`: of a request that came by the same connection and is over; it
+        is used again where nothing has changed."""
         image = self._image()
         if (image.acl_index or NO_ACLS) is not self._authorizer.acls:
             self._authorizer = self._new_authorizer()
             self._views = {}
+        if self._levels.changes != self._level_changes:
+            self._level_changes = self._levels.changes
+            self._logs_allowed = self._log.has_allowed
+        if before is not None and before.view.who[0] is principal and before.view.authorizer is self._authorizer:
+            # Field by field: this is part of every request.
+            before.image = image
+            before.api = api
+            before.logs_allowed = self._logs_allowed
+            before.amendments = before.closes_with = None
+            return before
         view = self._views.get((principal, host))
         if view is None:
             if len(self._views) >= VIEWS_MAX:
                 self._views.clear()
             view = self._views[principal, host] = View(self._authorizer, principal, host)
-        return Access(view, image, api, self._log, creates_topics=self._config.auto_create_topics_enable)
+        return Access(view, image, api, self._log, self._config, logs_allowed=self._logs_allowed)
 
     def _new_authorizer(self) -> Authorizer:
         is_open = self._config.allow_everyone_if_no_acl_found

@@ -28,14 +28,17 @@ class AuthorizationGuard:
         self._guards = _guards()
 
     def guarded(self, api: Api, handle: Handle) -> Handle:
-        guard = self._guards.get(api.key, _top_needs if _is_refused_at_top(api) else _refuse)
+        guard = self._guards.get(api.key) or (_of_top_needs(api) if _is_refused_at_top(api) else _refuse)
         return partial(_handle, self._authorization, guard, handle)
 
 
 def _handle(
     authorization: Authorization, guard: Guard, handle: Handle, context: RequestContext, request: Any
 ) -> Any | None:
-    access = authorization.access(context.principal, context.client_host, context.route.api.name)
+    connection = context.connection
+    # It is not parked, so the client is who it was when it sent this; and what is parked keeps its context for itself.
+    before: Any = context.access
+    access = authorization.access(connection.principal, connection.peer_host, context.route.api.name, before)
     context.access = access
     refused = guard(access, context, request)
     if refused is not None:
@@ -44,7 +47,7 @@ def _handle(
     if access.closes_with is not None:
         context.close_connection(access.closes_with)
     # A request that is parked is answered by its context.
-    return None if response is None else access.amended(response)
+    return response if response is None or access.amendments is None else access.amended(response)
 
 
 def _guards() -> Mapping[int, Guard]:
@@ -69,14 +72,17 @@ def _is_refused_at_top(api: Api) -> bool:
     return bool(api.needs) and all(need.top is not None for need in api.needs)
 
 
-def _top_needs(access: Access, context: RequestContext, request: Any) -> Any | None:
+def _of_top_needs(api: Api) -> Guard:
     """Each need of the row is one of the whole request, whose response has an error of its own."""
-    for need in context.route.api.needs:
-        kind = ResourceType[need.resource]
-        name = getattr(request, need.top) if need.top else CLUSTER_NAME
-        if not access.allows(AclOperation[need.operation], kind, name):
-            return refusal(context, ERROR_OF[kind])
-    return None
+    needs = [(AclOperation[each.operation], ResourceType[each.resource], each.top) for each in api.needs]
+
+    def guard(access: Access, context: RequestContext, request: Any) -> Any | None:
+        for operation, kind, field in needs:
+            if not access.allows(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
+                return refusal(context, ERROR_OF[kind])
+        return None
+
+    return guard
 
 
 def _refuse(access: Access, context: RequestContext, request: Any) -> Any | None:  # noqa: ARG001

@@ -50,9 +50,18 @@ BY_ID_SINCE = 12
 def guard_produce(access: Access, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Batches say whether the request is transactional, and not its field (CVE-2018-17196)."""
     topics = request.topic_data
+    names, is_transactional = list[str](), False
     for topic in topics:
-        topic.name = topic.name or access.image.name_of(topic.topic_id)
-    if _has_transactional_batch(topics):
+        if not topic.name:
+            topic.name = access.image.name_of(topic.topic_id)
+        # One that is still without is of an unknown id, which is no secret.
+        if topic.name:
+            names.append(topic.name)
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
+                is_transactional = True
+    if is_transactional:
         name = request.transactional_id
         if not name or not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -62,8 +71,7 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
             request.topic_data = []
             _close_without_response(access, code)
             return None
-    # A topic without a name is one of an unknown id, which is no secret.
-    denied = access.denied_names(AclOperation.WRITE, ResourceType.TOPIC, [topic.name for topic in topics if topic.name])
+    denied = access.denied_names(AclOperation.WRITE, ResourceType.TOPIC, names)
     if not denied:
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -78,15 +86,6 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
 def _close_without_response(access: Access, code: ErrorCode) -> None:
     """The client waits for no response: what is allowed is appended, and the connection closes."""
     access.closes_with = f"produce with acks=0 was denied: {code.name}"
-
-
-def _has_transactional_batch(topics: Iterable[TopicProduceData]) -> bool:
-    for topic in topics:
-        for data in topic.partition_data:
-            records = data.records
-            if records is not None and len(records) > LOW_ATTRIBUTES and records[LOW_ATTRIBUTES] & TRANSACTIONAL_BIT:
-                return True
-    return False
 
 
 def _refused_produce(
@@ -112,7 +111,7 @@ def _refused_produce(
 def guard_fetch(access: Access, context: RequestContext, request: FetchRequest) -> FetchResponse | None:
     """Of a follower. What a consumer may read is looked at when its session has said what it fetches."""
     state = request.replica_state
-    if max(request.replica_id, -1 if state is None else state.replica_id) < 0:
+    if request.replica_id < 0 and (state is None or state.replica_id < 0):
         return None
     if access.allows_cluster(AclOperation.CLUSTER_ACTION):
         return None

@@ -246,7 +246,7 @@ async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.Mo
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
             assert not access.allows_topic(AclOperation.READ, f"t{name}")
-        assert len(access._view.decisions) <= 10
+        assert len(access.view.decisions) <= 10
     assert len(authorization._views) <= 2
 
 
