@@ -31,8 +31,7 @@ from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
-from ottla.broker.server.apis import Api
-from ottla.broker.server.dispatch import Handle, PreparedFrames
+from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
@@ -63,7 +62,13 @@ class Parts:
     """All parts of a broker. Handlers name those that they need as their first parameters."""
 
     def __init__(
-        self, runtime: LoopRuntime, data: BrokerData, files: FileSystem, network: Network, listeners: Listeners
+        self,
+        runtime: LoopRuntime,
+        data: BrokerData,
+        files: FileSystem,
+        network: Network,
+        listeners: Listeners,
+        new_dispatcher: NewDispatcher = Dispatcher,
     ) -> None:
         directory = data.directory
         self.runtime = runtime
@@ -98,7 +103,7 @@ class Parts:
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers = PreparedFrames()
         self.fetch_sessions = self._make_fetch_sessions()
-        self.server = self._make_server()
+        self.server = self._make_server(new_dispatcher)
         self.read_turns = self.server.read_turns
         self.quotas = ClientQuotaPublisher(self._make_quotas)
         self.log_manager = LogManager(
@@ -260,7 +265,7 @@ class Parts:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
 
-    def _make_server(self) -> Server:
+    def _make_server(self, new_dispatcher: NewDispatcher) -> Server:
         listeners = self.listeners
         return Server(
             self.runtime,
@@ -270,6 +275,7 @@ class Parts:
             sasl=listeners.sasl,
             tls=listeners.tls,
             guarded=self._make_guard() if self.runtime.config.authorizer_class_name else None,
+            new_dispatcher=new_dispatcher,
         )
 
     def _network_of_peers(self, network: Network) -> Network:
@@ -294,7 +300,7 @@ class Parts:
         if self.server.tls is not None:
             self.server.tls.reload()
 
-    def _make_guard(self) -> Callable[[Api, Handle], Handle]:
+    def _make_guard(self) -> Guarded:
         """Imported here: a broker without an authorizer starts without it."""
         from ottla.broker.authorization.access import Authorization
         from ottla.broker.authorization.guard import AuthorizationGuard
