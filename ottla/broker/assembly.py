@@ -71,9 +71,7 @@ class Parts:
         new_dispatcher: NewDispatcher = Dispatcher,
     ) -> None:
         directory = data.directory
-        self.runtime = runtime
-        self.data = data
-        self.listeners = listeners
+        self.runtime, self.data, self.listeners = runtime, data, listeners
         self.network = self._network_of_peers(network)
         self.login = listeners.inter_broker_login
         self.log_directory = directory
@@ -101,14 +99,12 @@ class Parts:
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
         self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker, self._report)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
-        self.metadata_answers = PreparedFrames()
-        self.fetch_sessions = self._make_fetch_sessions()
+        self.metadata_answers, self.fetch_sessions = PreparedFrames(), self._make_fetch_sessions()
         self.server = self._make_server(new_dispatcher)
         self.read_turns = self.server.read_turns
         self.quotas = ClientQuotaPublisher(self._make_quotas)
-        self.log_manager = LogManager(
-            runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
-        )
+        release_idle = self.server.receive_buffers.release_idle
+        self.log_manager = LogManager(runtime, directory, self.replicas, self.checkpoints, release_idle)
         self._register_publishers()
 
     @property

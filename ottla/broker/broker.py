@@ -71,8 +71,7 @@ class Broker:
         """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
         Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
         `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
-        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` makes what
-        finds the handler of a request.
+        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` is a test's.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
@@ -88,10 +87,8 @@ class Broker:
         self._data_dir = data_dir
         self._files = files or OsFileSystem()
         self.network = network or TcpNetwork()
-        self._store = store
-        self._boot_id = boot_id
-        self._admin_site = admin_site
-        self._new_dispatcher = new_dispatcher
+        self._store, self._boot_id = store, boot_id
+        self._admin_site, self._new_dispatcher = admin_site, new_dispatcher
         self._own_site: AdminSite | None = None
         self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()

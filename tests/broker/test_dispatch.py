@@ -49,7 +49,7 @@ async def test_routes_are_the_plain_ones_by_identity(tmp_path: Path) -> None:
         client.close()
 
 
-async def test_a_dispatcher_that_is_handed_in_stands_in_place_of_routes(tmp_path: Path) -> None:
+async def test_another_dispatcher_stands_in_place_of_routes(tmp_path: Path) -> None:
     class Counting(Dispatcher):
         def in_place_of(self, route: Route) -> Route:
             return Route(route.api, route.version, lambda context, request: counted(route.handle(context, request)))
