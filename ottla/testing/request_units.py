@@ -218,13 +218,12 @@ def _take_out(owner: Any, levels: Sequence[Level], path: Path, paths: set[Path])
 
 def _as_answered(struct: type[Message], key: Key, element: Any) -> Any:
     value = element if key.asked == THE_ELEMENT else getattr(element, key.asked)
-    if isinstance(value, list):
-        # The response has structures of its own.
-        elements: list[Any] = value
-        own = struct_of(struct, key.answered)
-        names = [field.name for field in fields_of(own)]
-        return [own(**{name: getattr(each, name) for name in names}) for each in elements]
-    return value
+    own = next(field for field in fields_of(struct) if field.name == key.answered).struct
+    if own is None:
+        return value
+    # The response has structures of its own.
+    names = [field.name for field in fields_of(own)]
+    return [own(**{name: getattr(each, name) for name in names}) for each in value]
 
 
 def _has(element: Any, known: dict[str, Any]) -> bool:

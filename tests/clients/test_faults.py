@@ -1,4 +1,4 @@
-"""Real clients under fault rules: what they do about it, and what the log has then (TK20, TK21, TK22)."""
+"""Real clients under fault rules: what they do about it, and what the log has then."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Where an injected error goes, in every version of every API, as kio's decoder reads the answer (TK §15)."""
+"""Where an injected error goes, in every version of every API, as kio's decoder reads the answer."""
 
 import dataclasses
 import enum

@@ -85,28 +85,28 @@ def chance_of_all_tests_together(patch: Patch) -> None:
 
 
 SEEDED: tuple[tuple[str, Callable[[Patch], None], Callable[..., Any]], ...] = (
-    ("TT-2", rules_replace_the_dictionary, test_faulty_requests.test_rule_holds_for_connections_that_were_open_before),
+    ("KT-2", rules_replace_the_dictionary, test_faulty_requests.test_rule_holds_for_connections_that_were_open_before),
     (
-        "TT-3",
+        "KT-3",
         delayed_request_keeps_its_view,
         test_faulty_requests.test_delayed_request_keeps_its_bytes_while_others_are_busy,
     ),
-    ("TT-4", times_counts_partitions, test_matching.test_times_is_a_budget_of_requests),
+    ("KT-4", times_counts_partitions, test_matching.test_times_is_a_budget_of_requests),
     (
-        "TT-4",
+        "KT-4",
         nth_counts_requests_that_another_field_rules_out,
         lambda: test_matching.test_nth_counts_requests_that_match_in_all_else(3, {3}),
     ),
-    ("TT-5", error_comes_after_the_append, test_faulty_requests.test_error_of_one_partition_leaves_the_other_served),
+    ("KT-5", error_comes_after_the_append, test_faulty_requests.test_error_of_one_partition_leaves_the_other_served),
     (
-        "TT-6",
+        "KT-6",
         dropped_answer_shifts_the_others,
         lambda: test_faulty_requests.test_dropped_answers_leave_the_order_of_the_others("request", []),
     ),
-    ("TT-14", hit_log_has_no_bound, test_matching.test_what_a_rule_remembers_is_bounded),
-    ("TT-14", near_misses_have_no_bound, test_matching.test_what_a_rule_remembers_is_bounded),
-    ("TT-21", rules_hit_brokers_too, test_faulty_clusters.test_rule_about_fetch_does_not_stop_replication),
-    ("TT-22", chance_of_all_tests_together, test_matching.test_chance_follows_from_the_seed_and_the_rule_alone),
+    ("KT-14", hit_log_has_no_bound, test_matching.test_what_a_rule_remembers_is_bounded),
+    ("KT-14", near_misses_have_no_bound, test_matching.test_what_a_rule_remembers_is_bounded),
+    ("KT-21", rules_hit_brokers_too, test_faulty_clusters.test_rule_about_fetch_does_not_stop_replication),
+    ("KT-22", chance_of_all_tests_together, test_matching.test_chance_follows_from_the_seed_and_the_rule_alone),
 )
 
 
