@@ -28,20 +28,31 @@ class FaultCall:
     `values` are the fields that rules match of the whole request, `units` the topics, partitions or groups that it
     names."""
 
-    __slots__ = ("_client_id", "_parts", "_units", "_values", "body", "context", "is_for_all", "levels", "route")
+    __slots__ = ("_client_id", "_is_for_all", "_parts", "_peer", "_units", "_values", "body", "context", "route")
 
     def __init__(self, parts: "FaultParts", route: Route, context: RequestContext, body: Any) -> None:
         self.route = route
         self.context = context
         self.body = body
-        self.levels: tuple[Level, ...] = levels_of(route.api, route.version)
-        is_first_metadata = route.api.key == METADATA and route.version == 0
-        self.is_for_all = is_asked_for_all(body, self.levels) or (is_first_metadata and not body.topics)
-        """Whether it asks for all topics or groups there are; the response names them."""
         self._parts = parts
         self._units: list[Unit] | None = None
         self._values: dict[str, Any] | None = None
         self._client_id: str | None = None
+        self._peer: str | None = None
+        self._is_for_all: bool | None = None
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        return levels_of(self.route.api, self.route.version)
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it asks for all topics or groups there are; the response names them."""
+        if self._is_for_all is None:
+            is_first_metadata = self.route.api.key == METADATA and self.version == 0
+            asks = is_asked_for_all(self.body, self.levels)
+            self._is_for_all = asks or (is_first_metadata and not self.body.topics)
+        return self._is_for_all
 
     @property
     def api(self) -> str:
@@ -60,6 +71,11 @@ class FaultCall:
     @property
     def peer(self) -> str:
         """`broker` for requests of brokers, else `client`."""
+        if self._peer is None:
+            self._peer = self._find_peer()
+        return self._peer
+
+    def _find_peer(self) -> str:
         is_broker = self.api in _OF_BROKERS and self.version >= _OF_BROKERS[self.api]
         if self.api == FETCH:
             state = self.body.replica_state
@@ -105,20 +121,20 @@ class FaultCall:
         units = self._units_of_all() if self.is_for_all else units_of(self.body, self.levels)
         if self.api == FETCH:
             units += self._units_of_session(units)
-        image = self._parts.image
         for unit in units:
-            values = unit.values
-            topic_id = values.get("topic_id", ZERO_UUID)
-            if topic_id != ZERO_UUID:
-                values["topic_id"] = urlsafe_b64encode(topic_id).decode().rstrip("=")
-                values["topic"] = values.get("topic") or image.name_of(topic_id)
-            elif "topic_id" in values:
-                del values["topic_id"]
-            if self.api == FIND_COORDINATOR and self.body.key_type in _KEY_FIELDS:
-                values[_KEY_FIELDS[self.body.key_type]] = values["key"]
+            if "topic_id" in unit.values:
+                self._name_topic(unit.values)
+            elif self.api == FIND_COORDINATOR and self.body.key_type in _KEY_FIELDS:
+                unit.values[_KEY_FIELDS[self.body.key_type]] = unit.values["key"]
         if has_inner_partitions(self.route.api):
             return [Unit(unit.path, unit.elements, {**unit.values, "partition": None}) for unit in units]
         return units
+
+    def _name_topic(self, values: dict[str, Any]) -> None:
+        topic_id = values.pop("topic_id")
+        if topic_id != ZERO_UUID:
+            values["topic_id"] = urlsafe_b64encode(topic_id).decode().rstrip("=")
+            values["topic"] = values.get("topic") or self._parts.image.name_of(topic_id)
 
     def _units_of_all(self) -> list[Unit]:
         """Without a place in the request: which there are, the response says."""

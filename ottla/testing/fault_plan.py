@@ -92,11 +92,16 @@ def _unit_place(state: FaultState, call: FaultCall) -> Place | None:
     if not isinstance(state.do, Error):
         return None
     api, version = call.route.api, call.version
-    named = state.rule.named_units(api)
     # An election of all leaders can only fail as a whole: it does not say which there are.
-    at_top = state.do.at == "top" or (call.api == "ElectLeaders" and call.is_for_all)
-    place = place_of(api, version, state.do.error_code, named, at_top=at_top)
-    return place if place is not None and (place.depth or place.each is not None) else None
+    is_whole = api.name == "ElectLeaders" and call.is_for_all
+    key = (api.key, version)
+    if key not in state.places or is_whole:
+        at_top = state.do.at == "top" or is_whole
+        place = place_of(api, version, state.do.error_code, state.rule.named_units(api), at_top=at_top)
+        state.places[key] = place if place is not None and (place.depth or place.each is not None) else None
+        if is_whole:
+            return state.places.pop(key)
+    return state.places[key]
 
 
 def _has_answer(state: FaultState, call: FaultCall) -> bool:

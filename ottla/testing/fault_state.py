@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from ottla.testing.error_places import Place
 from ottla.testing.fault_calls import FaultCall, FaultParts
 from ottla.testing.matching import VALUES_KEPT, Matcher
 from ottla.testing.request_units import Unit
@@ -58,6 +59,8 @@ class FaultState:
             if name in rule.match
         ]
         self._matchers: dict[FaultParts, Matcher] = {}
+        # Of its errors, by API and version; None for the whole request.
+        self.places: dict[tuple[int, int], Place | None] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -130,11 +133,11 @@ class FaultState:
         return f"{described} never hit: {looked_at} requests were looked at, and none was its turn or matched nearly"
 
     def _described(self, field: str, count: int) -> str:
-        values: dict[str, int] = {}
+        values: dict[Any, int] = {}
         for matcher in self._matchers.values():
             for value, times in matcher.near_misses.values.get(field, {}).items():
                 values[value] = values.get(value, 0) + times
-        had = ", ".join(sorted(values, key=lambda value: -values[value])[:VALUES_KEPT])
+        had = ", ".join(map(repr, sorted(values, key=lambda value: -values[value])[:VALUES_KEPT]))
         wanted = self.rule.match.get(field, "client" if field == "peer" else None)
         requests = "1 request" if count == 1 else f"{count} requests"
         return f"{requests} matched all but {field}: {had} ≠ {wanted!r}"

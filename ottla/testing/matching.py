@@ -29,14 +29,16 @@ class NearMisses:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self.values: dict[str, dict[str, int]] = {}
+        self.values: dict[str, dict[Any, int]] = {}
 
-    def add(self, field: str, value: object) -> None:
+    def add(self, field: str, value: Any) -> None:
         self.counts[field] = self.counts.get(field, 0) + 1
         values = self.values.setdefault(field, {})
-        text = repr(value)[:TEXT_KEPT]
-        if text in values or len(values) < VALUES_KEPT:
-            values[text] = values.get(text, 0) + 1
+        if value in values:
+            values[value] += 1
+        elif len(values) < VALUES_KEPT:
+            kept = value[:TEXT_KEPT] if isinstance(value, str) else value
+            values[kept] = values.get(kept, 0) + 1
 
 
 class Matcher:
@@ -48,62 +50,85 @@ class Matcher:
         self.near_misses = NearMisses()
         self.looked_at = 0
         self._when: Callable[[FaultCall], object] | None = match.get("when")
-        self._rule = rule
-        expected_peer: str = match.get("peer", "client")
-        self._checks = [FieldCheck("peer", _peer, _is(expected_peer))]
-        for name in TEXT_FIELDS:
-            if name in match:
-                self._checks.append(FieldCheck(name, _TEXTS[name], _text_test(name, match[name])))
+        self._peer: str = match.get("peer", "client")
+        self._checks = [
+            FieldCheck(name, _TEXTS[name], _text_test(name, match[name])) for name in TEXT_FIELDS if name in match
+        ]
         for name in NUMBER_FIELDS:
             if name in match:
-                value = _numbers(parts)[name]
-                self._checks.append(FieldCheck(name, value, parse_numbers(name, match[name])))
+                self._checks.append(FieldCheck(name, _numbers(parts)[name], parse_numbers(name, match[name])))
         self._tests: dict[str, Holds] = {
             name: _value_test(name, match[name]) for name in (*REQUEST_TEXTS, *REQUEST_NUMBERS) if name in match
         }
+        # By API and version: the tests of the whole request, and those of its units.
+        self._split: dict[tuple[int, int], tuple[Tests, Tests]] = {}
 
     def match(self, call: FaultCall, taken: set[int]) -> list[Unit] | None:
         """The units that match, but for those `taken` by other rules (by identity); an empty list where the rule is
         about the whole of a request that has none. None: not this request."""
         self.looked_at += 1
-        failed: tuple[str, Any] | None = None
-        for check in self._checks:
-            value = check.value(call)
-            if not check.holds(value):
-                if failed is not None:
+        missed: tuple[str, Any] | None = None if call.peer == self._peer else ("peer", call.peer)
+        for field, value_of, holds in self._checks:
+            value = value_of(call)
+            if not holds(value):
+                if missed is not None:
                     return None
-                failed = check.field, value
-        units, missed = self._matching_units(call)
-        if missed:
-            if failed is None and len(missed) == 1:
-                self.near_misses.add(*missed[0])
+                missed = field, value
+        of_request, of_units = self._tests_of(call)
+        for name, holds in of_request:
+            value = call.values[name]
+            if not holds(value):
+                if missed is not None:
+                    return None
+                missed = name, value
+        units = call.units
+        if of_units:
+            units, nearest = _matching(units, of_units, is_missed=missed is not None)
+            if not units:
+                if nearest is not None:
+                    self.near_misses.add(*nearest)
+                return None
+        if missed is None and self._when is not None and not self._when(call):
+            missed = "when", False
+        if missed is not None:
+            self.near_misses.add(*missed)
             return None
-        if failed is not None:
-            self.near_misses.add(*failed)
-            return None
-        if self._when is not None and not self._when(call):
-            self.near_misses.add("when", False)
-            return None
-        if taken:
-            units = [unit for unit in units if id(unit) not in taken]
-        return units
+        return [unit for unit in units if id(unit) not in taken] if taken else units
 
-    def _matching_units(self, call: FaultCall) -> tuple[list[Unit], list[tuple[str, Any]]]:
-        """Those for which all fields of the request hold, or by which fields it fails."""
-        values, of_units = call.values, dict[str, Holds]()
-        missed: list[tuple[str, Any]] = []
-        for name, holds in self._tests.items():
-            if name in values:
-                if not holds(values[name]):
-                    missed.append((name, values[name]))
-            else:
-                of_units[name] = holds
-        if not of_units:
-            return ([] if missed else call.units), missed
-        found = [unit for unit in call.units if _all_hold(unit.values, of_units)]
-        if not found:
-            missed += _missed_by(call.units, of_units)
-        return found, missed
+    def _tests_of(self, call: FaultCall) -> "tuple[Tests, Tests]":
+        key = call.route.api.key, call.version
+        split = self._split.get(key)
+        if split is None:
+            top = [(name, holds) for name, holds in self._tests.items() if name in call.values]
+            rest = [(name, holds) for name, holds in self._tests.items() if name not in call.values]
+            split = self._split[key] = top, rest
+        return split
+
+
+Tests = list[tuple[str, Holds]]
+
+
+def _matching(units: Sequence[Unit], tests: Tests, *, is_missed: bool) -> tuple[list[Unit], tuple[str, Any] | None]:
+    """Those for which all tests hold. If there is none and nothing else `is_missed`: the one field that the nearest
+    unit fails by, if it is one."""
+    found: list[Unit] = []
+    nearest: tuple[str, Any] | None = None
+    for unit in units:
+        failed: tuple[str, Any] | None = None
+        fails = 0
+        for name, holds in tests:
+            value = unit.values.get(name)
+            # Which partitions there are, some APIs say in the response only.
+            if not (holds(value) if value is not None else name == "partition" and name in unit.values):
+                failed = name, value
+                fails += 1
+                if fails > 1:
+                    break
+        if not fails:
+            found.append(unit)
+        elif fails == 1:
+            nearest = failed
+    return found, None if found or is_missed else nearest
 
 
 _TEXTS: Final[dict[str, Callable[[FaultCall], Any]]] = {
@@ -122,14 +147,6 @@ def _numbers(parts: FaultParts) -> dict[str, Callable[[FaultCall], Any]]:
     }
 
 
-def _peer(call: FaultCall) -> str:
-    return call.peer
-
-
-def _is(expected: str) -> Holds:
-    return lambda value: value == expected
-
-
 def _text_test(name: str, value: Any) -> Holds:
     holds = parse_patterns(name, value)
     if name != "software":
@@ -139,22 +156,4 @@ def _text_test(name: str, value: Any) -> Holds:
 
 
 def _value_test(name: str, value: Any) -> Holds:
-    holds: Holds = parse_numbers(name, value) if name in REQUEST_NUMBERS else parse_patterns(name, value)
-    return lambda value: value is not None and holds(value)
-
-
-def _all_hold(values: dict[str, Any], tests: dict[str, Holds]) -> bool:
-    # Which partitions there are, some APIs say in the response only.
-    return all(
-        (name in values and (holds(values[name]) or (name == "partition" and values[name] is None)))
-        for name, holds in tests.items()
-    )
-
-
-def _missed_by(units: Sequence[Unit], tests: dict[str, Holds]) -> list[tuple[str, Any]]:
-    """The fields by which the nearest unit fails."""
-    failing = [
-        [(name, unit.values.get(name)) for name, holds in tests.items() if not _all_hold(unit.values, {name: holds})]
-        for unit in units
-    ]
-    return min(failing, key=len, default=[(name, None) for name in tests])
+    return parse_numbers(name, value) if name in REQUEST_NUMBERS else parse_patterns(name, value)

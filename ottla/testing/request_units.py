@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ottla.broker.server.apis import Api
+from ottla.broker.server.apis import APIS, Api
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import Message, Versions, fields_of
 
@@ -98,9 +98,15 @@ class Unit:
         self.values = values
 
 
-@cache
 def levels_of(api: Api, version: int) -> tuple[Level, ...]:
     """None of an API whose requests are one whole. Keys are those that this version carries."""
+    return _levels(api.key, version)
+
+
+@cache
+def _levels(key: int, version: int) -> tuple[Level, ...]:
+    # By numbers: the hash of a whole row takes as long as a request.
+    api = APIS[key]
     rows = _rows().get(api.name, ())
     levels = next((levels for versions, levels in rows if version in versions), ())
     carried: list[Level] = []

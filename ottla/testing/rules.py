@@ -159,9 +159,14 @@ def fields_in(api: Api, version: int) -> frozenset[str]:
     return frozenset(found)
 
 
-@cache
 def top_fields(api: Api, version: int) -> dict[str, str]:
     """Of the whole request: what a rule can match, and the field of the request that has it in this version."""
+    return _top_fields(api.key, version)
+
+
+@cache
+def _top_fields(key: int, version: int) -> dict[str, str]:
+    api = APIS[key]
     there = {each.name for each in fields_of(api.request_class()) if version in each.versions}
     return {name: field for name, fields in _TOP_FIELDS.items() for field in fields if field in there}
 
