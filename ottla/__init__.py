@@ -2,7 +2,8 @@
 
 `Broker` and `BrokerThread` put one into a program of yours, `Cluster` and `ClusterThread` several; `ottla serve` runs
 them by themselves. They raise `ConfigError` for a wrong option, `StartError` when they cannot start, and
-`NotRunningError` for what needs a broker that runs; each is one sentence.
+`NotRunningError` for what needs a broker that runs; each is one sentence. `Faults` are rules by which requests fail,
+`RuleError` refuses one that is wrong, and `HitsMissing` is raised where one was waited for in vain.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ottla.testing.embedded import BrokerThread, ClusterThread, NotRunningError
     from ottla.testing.embedded import EmbeddedBroker as Broker
     from ottla.testing.embedded import EmbeddedCluster as Cluster
+    from ottla.testing.faults import Fault, Faults, HitsMissing
+    from ottla.testing.rule_values import RuleError
 
     __version__: str
 
@@ -22,12 +25,16 @@ __all__ = [
     "Cluster",
     "ClusterThread",
     "ConfigError",
+    "Fault",
+    "Faults",
+    "HitsMissing",
     "NotRunningError",
+    "RuleError",
     "StartError",
     "__version__",
 ]
 
-_EXPORTS = {
+_EMBEDDED = {
     "Broker": "EmbeddedBroker",
     "BrokerThread": "BrokerThread",
     "Cluster": "EmbeddedCluster",
@@ -36,14 +43,19 @@ _EXPORTS = {
     "NotRunningError": "NotRunningError",
     "StartError": "StartError",
 }
+_FAULTS = {"Fault", "Faults", "HitsMissing", "RuleError"}
 
 
 def __getattr__(name: str) -> object:
     # Imported when asked for: the command line and the packages below should not pay for it.
-    if name in _EXPORTS:
+    if name in _EMBEDDED:
         from ottla.testing import embedded
 
-        return getattr(embedded, _EXPORTS[name])
+        return getattr(embedded, _EMBEDDED[name])
+    if name in _FAULTS:
+        from ottla.testing import faults
+
+        return getattr(faults, name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -31,8 +31,7 @@ from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
-from ottla.broker.server.apis import Api
-from ottla.broker.server.dispatch import Handle, PreparedFrames
+from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 from ottla.broker.server.socket_server import Server
@@ -63,12 +62,16 @@ class Parts:
     """All parts of a broker. Handlers name those that they need as their first parameters."""
 
     def __init__(
-        self, runtime: LoopRuntime, data: BrokerData, files: FileSystem, network: Network, listeners: Listeners
+        self,
+        runtime: LoopRuntime,
+        data: BrokerData,
+        files: FileSystem,
+        network: Network,
+        listeners: Listeners,
+        new_dispatcher: NewDispatcher = Dispatcher,
     ) -> None:
         directory = data.directory
-        self.runtime = runtime
-        self.data = data
-        self.listeners = listeners
+        self.runtime, self.data, self.listeners = runtime, data, listeners
         self.network = self._network_of_peers(network)
         self.login = listeners.inter_broker_login
         self.log_directory = directory
@@ -96,14 +99,12 @@ class Parts:
         self.topic_logs.deletion_listeners.append(self.group_loader.topics_deleted)
         self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker, self._report)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
-        self.metadata_answers = PreparedFrames()
-        self.fetch_sessions = self._make_fetch_sessions()
-        self.server = self._make_server()
+        self.metadata_answers, self.fetch_sessions = PreparedFrames(), self._make_fetch_sessions()
+        self.server = self._make_server(new_dispatcher)
         self.read_turns = self.server.read_turns
         self.quotas = ClientQuotaPublisher(self._make_quotas)
-        self.log_manager = LogManager(
-            runtime, directory, self.replicas, self.checkpoints, self.server.receive_buffers.release_idle
-        )
+        release_idle = self.server.receive_buffers.release_idle
+        self.log_manager = LogManager(runtime, directory, self.replicas, self.checkpoints, release_idle)
         self._register_publishers()
 
     @property
@@ -261,7 +262,7 @@ class Parts:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
 
-    def _make_server(self) -> Server:
+    def _make_server(self, new_dispatcher: NewDispatcher) -> Server:
         listeners = self.listeners
         return Server(
             self.runtime,
@@ -271,6 +272,7 @@ class Parts:
             sasl=listeners.sasl,
             tls=listeners.tls,
             guarded=self._make_guard() if self.runtime.config.authorizer_class_name else None,
+            new_dispatcher=new_dispatcher,
         )
 
     def _network_of_peers(self, network: Network) -> Network:
@@ -295,7 +297,7 @@ class Parts:
         if self.server.tls is not None:
             self.server.tls.reload()
 
-    def _make_guard(self) -> Callable[[Api, Handle], Handle]:
+    def _make_guard(self) -> Guarded:
         """Imported here: a broker without an authorizer starts without it."""
         from ottla.broker.authorization.access import Authorization
         from ottla.broker.authorization.guard import AuthorizationGuard

@@ -25,6 +25,7 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
 from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
 from ottla.cluster.image import MetadataImage
@@ -65,11 +66,12 @@ class Broker:
         log: LazyLog | None = None,
         boot_id: str | None = None,
         admin_site: "AdminSite | None" = None,
+        new_dispatcher: NewDispatcher = Dispatcher,
     ) -> None:
         """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
         Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
         `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
-        knows it. Brokers that share an `admin_site` open no admin listener of their own.
+        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` is a test's.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
@@ -85,9 +87,8 @@ class Broker:
         self._data_dir = data_dir
         self._files = files or OsFileSystem()
         self.network = network or TcpNetwork()
-        self._store = store
-        self._boot_id = boot_id
-        self._admin_site = admin_site
+        self._store, self._boot_id = store, boot_id
+        self._admin_site, self._new_dispatcher = admin_site, new_dispatcher
         self._own_site: AdminSite | None = None
         self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()
@@ -128,7 +129,7 @@ class Broker:
 
     def _assemble(self, data: BrokerData) -> None:
         self._data = data
-        parts = self.parts = Parts(self.runtime, data, self._files, self.network, self.listeners)
+        parts = self.parts = Parts(self.runtime, data, self._files, self.network, self.listeners, self._new_dispatcher)
         self.log_directory, self.cluster_id = data.directory, data.cluster_id
         self.metadata, self.lifecycle, self.controller = parts.metadata, parts.lifecycle, parts.controller
         self.replicas, self.topic_logs, self.log_manager = parts.replicas, parts.topic_logs, parts.log_manager

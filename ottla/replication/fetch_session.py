@@ -166,6 +166,13 @@ class FetchSession:
         if answer.records and self.targets.pop(target.key, None) is not None:
             self.targets[target.key] = target
 
+    def send_again(self, topic: bytes | str, partition: int) -> None:
+        """What was sent of the partition last did not reach the client: `topic` is the id or the name, as the session
+        has it."""
+        target = self.targets.get((topic, partition))
+        if target is not None:
+            target.last_sent_high_watermark = NEVER_SENT
+
     def close(self) -> None:
         """No request can use it any more."""
 

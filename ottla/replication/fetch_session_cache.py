@@ -49,6 +49,10 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def session(self, session_id: int) -> FetchSession | None:
+        """The one that has this id, if it is kept."""
+        return self._sessions.get(session_id)
+
     def begin(
         self,
         session_id: int,

@@ -70,7 +70,7 @@ def _header_at(chunk: memoryview, at: int, position: int, end: int) -> BatchHead
 Segment = TypeVar("Segment")
 
 
-class Fault(NamedTuple, Generic[Segment]):
+class BatchFault(NamedTuple, Generic[Segment]):
     """Where a log stops being sound."""
 
     segment: Segment
@@ -103,7 +103,7 @@ class BatchOrder(Generic[Segment]):
 
     def fault_at(
         self, segment: Segment, position: int, header: BatchHeader, expected: int, bound: int
-    ) -> Fault[Segment] | None:
+    ) -> BatchFault[Segment] | None:
         """What is wrong with the next batch, where offset `expected` is due and `bound` the next segment begins."""
         previous, base, epoch = self._previous, header.base_offset, header.partition_leader_epoch
         if base < expected or (base > expected and not self._may_have_gaps):
@@ -121,5 +121,5 @@ class BatchOrder(Generic[Segment]):
             self._previous = _Seen(segment, position, epoch, is_in_epoch, follows_gap=base > expected)
             return None
         if is_here or previous is None:
-            return Fault(segment, position, reason)
-        return Fault(previous.segment, previous.position, reason)
+            return BatchFault(segment, position, reason)
+        return BatchFault(previous.segment, previous.position, reason)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.storage import checkpoints
-from ottla.storage.batch_scan import BatchOrder, Fault, InvalidBatchError, scan
+from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, scan
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.durability import write_again
 from ottla.storage.files import FileSystem, write_atomically
@@ -243,7 +243,7 @@ class _Opening(NamedTuple):
 
     def _recover(
         self, segment: Segment, epochs: LeaderEpochCache, order: BatchOrder[Segment], end_offset: int, bound: int
-    ) -> tuple[int, Fault[Segment] | None]:
+    ) -> tuple[int, BatchFault[Segment] | None]:
         """Check every batch and index it: the offset after the last good one, and what is wrong after it."""
         size, segment.size = segment.size, 0
         segment.clear()
@@ -266,7 +266,7 @@ class _Opening(NamedTuple):
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
                 end_offset = header.next_offset
         except InvalidBatchError as error:
-            return end_offset, Fault(segment, error.position, str(error), error.is_torn)
+            return end_offset, BatchFault(segment, error.position, str(error), error.is_torn)
         segment.size = segment.end_position
         self._write_indexes(segment)
         return end_offset, None
@@ -277,7 +277,7 @@ class _Opening(NamedTuple):
         if segment.base_offset not in self.marked[-1:]:
             segment.write_indexes()
 
-    def _cut(self, segments: list[Segment], fault: Fault[Segment], end_offset: int) -> tuple[list[Segment], int]:
+    def _cut(self, segments: list[Segment], fault: BatchFault[Segment], end_offset: int) -> tuple[list[Segment], int]:
         """End the log at the first batch that may be damaged: what is left, and the offset where it ends."""
         segment = fault.segment
         n = segments.index(segment)

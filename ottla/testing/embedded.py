@@ -19,13 +19,18 @@ from collections.abc import Collection, Coroutine
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ottla.broker import broker as core
 from ottla.broker.config.options import ConfigError
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.runtime import StartError
+from ottla.broker.server.dispatch import Guarded, PartOf
+from ottla.testing.faulty_dispatcher import FaultyDispatcher
 from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, shows_options
+
+if TYPE_CHECKING:
+    from ottla.testing.faults import Faults
 
 __all__ = [
     "BrokerThread",
@@ -51,6 +56,26 @@ class _Embedded(ABC):
     def __init__(self, options: ParsedOptions) -> None:
         self._options = options
         self._temporary: TemporaryDirectory[str] | None = None
+        self._faults: Faults | None = None
+        # By node id, of the brokers that have been started last.
+        self._dispatchers: dict[int, FaultyDispatcher] = {}
+
+    @property
+    def faults(self) -> "Faults":
+        """Rules by which requests fail, wait or get lost; they stay when a broker starts again."""
+        if self._faults is None:
+            # Imported here: most programs inject no faults.
+            from ottla.testing.faults import Faults
+
+            self._faults = Faults(self._options.fault_seed, self._dispatchers)
+        return self._faults
+
+    def _new_dispatcher(self, part: PartOf, guarded: Guarded | None) -> FaultyDispatcher:
+        dispatcher = FaultyDispatcher(part, guarded)
+        self._dispatchers[dispatcher.node_id] = dispatcher
+        if self._faults is not None:
+            self._faults.apply()
+        return dispatcher
 
     async def start(self) -> None:
         """As entering the context. Raises StartError."""
@@ -132,6 +157,7 @@ class EmbeddedBroker(_Embedded):
             advertise=options.advertise,
             node_id=options.node_id,
             log=options.log,
+            new_dispatcher=self._new_dispatcher,
         )
         await broker.start()
         self._observe(broker)
@@ -215,6 +241,7 @@ class EmbeddedCluster(_Embedded):
             first_node_id=options.node_id,
             log=options.log,
             opened=self._observe,
+            new_dispatcher=self._new_dispatcher,
         )
         await cluster.start()
         self._core = cluster
@@ -304,6 +331,11 @@ class BrokerThread(_Thread):
         super().__init__(self._broker)
 
     @property
+    def faults(self) -> "Faults":
+        """Rules by which requests fail, wait or get lost; they stay when a broker starts again."""
+        return self._broker.faults
+
+    @property
     def bootstrap(self) -> str:
         """What to give clients as `bootstrap.servers`."""
         return self._broker.bootstrap
@@ -320,6 +352,11 @@ class ClusterThread(_Thread):
     def __init__(self, brokers: int = 3, **options: Unpack[BrokerOptions]) -> None:
         self._cluster = EmbeddedCluster(brokers, **options)
         super().__init__(self._cluster)
+
+    @property
+    def faults(self) -> "Faults":
+        """Rules by which requests fail, wait or get lost; they stay when a broker starts again."""
+        return self._cluster.faults
 
     @property
     def bootstrap(self) -> str:

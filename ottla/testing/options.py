@@ -27,6 +27,7 @@ class BrokerOptions(TypedDict, total=False):
     node_id: of a cluster, that of its first broker.
     log_level: debug, info, warning or error.
     log_format: console or json.
+    fault_seed: a number that the chances and jitter of fault rules follow from (`faults`, docs/faults.md).
     observers: functions, called on the broker's loop with every fact about its groups (`ottla.coordinator.facts`); they
         must not block. The broker logs an observer's exception, once for each kind of fact, and continues.
 
@@ -40,6 +41,7 @@ class BrokerOptions(TypedDict, total=False):
     node_id: int
     log_level: str
     log_format: str
+    fault_seed: int
     observers: "Iterable[Callable[[Fact], object]]"
 
 
@@ -51,6 +53,7 @@ DEFAULTS: Final[BrokerOptions] = {
     "node_id": 0,
     "log_level": "warning",
     "log_format": "console",
+    "fault_seed": 0,
     "observers": (),
 }
 
@@ -71,6 +74,7 @@ class ParsedOptions:
         _must_be_one_of("log_level", options["log_level"], LEVELS)
         _must_be_one_of("log_format", options["log_format"], LOG_FORMATS)
         self.log = LazyLog(options["log_format"], options["log_level"])
+        self.fault_seed = _number("fault_seed", options["fault_seed"], lowest=0)
         self.observers = _observers(options["observers"])
 
 

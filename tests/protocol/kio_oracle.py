@@ -44,13 +44,18 @@ def _their_class(cls: type[Message], version: int) -> Any:
     return getattr(load_entity_module(_schema_name(cls), version, _kind_of(cls)), cls.__name__)
 
 
+def their_entity(cls: type[Message], version: int, data: bytes) -> Any:
+    """Their reading of the bytes, as a dataclass."""
+    entity, size = entity_reader(_their_class(cls, version))(data, 0)
+    assert size == len(data), "kio sees another end of the message"
+    return entity
+
+
 def decode_and_encode(cls: type[Message], version: int, data: bytes) -> tuple[list[Any], bytes]:
     """Their reading of the bytes, flat, and their writing of what they read."""
-    theirs = _their_class(cls, version)
-    entity, size = entity_reader(theirs)(data, 0)
-    assert size == len(data), "kio sees another end of the message"
+    entity = their_entity(cls, version, data)
     buffer = io.BytesIO()
-    entity_writer(theirs)(buffer, entity)
+    entity_writer(_their_class(cls, version))(buffer, entity)
     return list(_flat_theirs(entity)), buffer.getvalue()
 
 

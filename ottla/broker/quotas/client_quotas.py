@@ -55,7 +55,7 @@ class ClientQuotaEnforcer:
         if is_active != self._is_active:
             self._is_active = is_active
             change = self._limit if is_active else self._set_free
-            for route in self._dispatcher.routes.values():
+            for route in self._dispatcher.made.values():
                 change(route)
             self._dispatcher.on_route = self._limit if is_active else None
         if self._timer is None:

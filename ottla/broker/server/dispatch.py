@@ -22,6 +22,10 @@ from ottla.protocol.schema import fields_of, is_flexible
 VERSION_BITS = 16
 Handle = Callable[[Any, Any], Any]
 """(context, request) to the response, or None for one that comes later."""
+PartOf = Callable[[str], Any]
+"""The part of the broker that has this name."""
+Guarded = Callable[[Api, Handle], Handle]
+"""What is called in place of a handler, where an authorizer is configured."""
 FRAMES_KEPT_MAX = 256
 
 
@@ -169,10 +173,11 @@ class PreparedFrames:
 class Dispatcher:
     """The routes made so far, by API key and version as one number, and the making of further ones."""
 
-    def __init__(self, part: Callable[[str], Any], guarded: Callable[[Api, Handle], Handle] | None = None) -> None:
-        """`part` gives the part of the broker that has this name; `guarded` what is called in place of a handler, where
-        an authorizer is configured."""
+    def __init__(self, part: PartOf, guarded: Guarded | None = None) -> None:
         self.routes: dict[int, Route] = {}
+        """What connections look into themselves, each by a reference of its own: it is changed in place."""
+        self.made: dict[int, Route] = {}
+        """The same routes, but for those that something stands in place of."""
         self.on_route: Callable[[Route], None] | None = None
         """Called with each route that is made from now on."""
         self._part = part
@@ -193,10 +198,18 @@ class Dispatcher:
             handle = partial(_handle_in_task, self._part("runtime"), handle)
         if self._guarded is not None:
             handle = self._guarded(api, handle)
-        route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
+        route = self.made[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         if self.on_route is not None:
             self.on_route(route)
+        served = self.routes[api_and_version] = self.in_place_of(route)
+        return served
+
+    def in_place_of(self, route: Route) -> Route:
+        """What serves the requests of a route: the route itself. A dispatcher for tests may give another one."""
         return route
+
+
+NewDispatcher = Callable[[PartOf, Guarded | None], Dispatcher]
 
 
 def part_names(handle: Callable[..., Any]) -> tuple[str, ...]:

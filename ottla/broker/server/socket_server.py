@@ -5,18 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.config.security import SaslSettings
 from ottla.broker.config.server_network import NetworkOptions
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.apis import Api
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import HELD_BY_START, HELD_BY_THROTTLE, NS_PER_MS
 from ottla.broker.server.connection_limits import ConnectionLimits, MutedConnections, PendingLogins
 from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX, WRITE_BUFFER_BYTES, ConnectionMemory
-from ottla.broker.server.dispatch import Dispatcher, Handle
+from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PartOf
 from ottla.broker.server.network import ListeningSocket, Network, SocketOptions, takes_last_descriptors
 from ottla.broker.server.receive_buffers import ReceiveBuffers
 from ottla.broker.server.request_times import RequestTimes
@@ -83,17 +82,18 @@ class Server:
         fetch_sessions: FetchSessionCache,
         *,
         inter_broker_listener: str,
-        part: Callable[[str], Any],
+        part: PartOf,
         sasl: Mapping[str, SaslSettings] = MappingProxyType({}),
         tls: "Mapping[str, ListenerTls]" = MappingProxyType({}),
-        guarded: Callable[[Api, Handle], Handle] | None = None,
+        guarded: Guarded | None = None,
+        new_dispatcher: NewDispatcher = Dispatcher,
     ) -> None:
         """`part` gives handlers the parts of the broker by their names. `sasl`: of the listeners where clients log in
         first; `tls`: of those with TLS. `guarded` gives what is called in place of a handler, where an authorizer is
-        configured."""
+        configured. `new_dispatcher`: tests hand in one of theirs."""
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
-        self.dispatcher = Dispatcher(part, guarded)
+        self.dispatcher = new_dispatcher(part, guarded)
         self.limits = ConnectionLimits(runtime, inter_broker_listener)
         self.logins = PendingLogins(runtime, self.limits)
         self.sasl = _with_sasl(sasl, self, lambda: part("metadata").image) if sasl else {}

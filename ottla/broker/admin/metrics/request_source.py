@@ -123,7 +123,7 @@ class RequestSource:
     def routes(self) -> dict[str, list[Route]]:
         """Those of all versions of an API, by its name."""
         found: dict[str, list[Route]] = {}
-        for route in list(self._server.dispatcher.routes.values()):
+        for route in list(self._server.dispatcher.made.values()):
             found.setdefault(route.api.name, []).append(route)
         return found
 

@@ -1,0 +1,301 @@
+"""Fault rules of a broker or a cluster: added and removed at any time, in force at once, for open connections too.
+
+    with broker.faults.fault(api="Produce", topic="orders", do=Drop("response")) as rule:
+        ...
+        rule.wait(hits=1)
+
+Rules are tried in the order in which they were added. The first *terminal* action wins; delays and bandwidths add up,
+and `observe` never ends the search. Errors of several rules for partitions of one request combine: each partition gets
+the first rule that matches it, and the others are served for real.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from ottla.testing.actions import Action
+from ottla.testing.fault_state import FaultState, Hit
+from ottla.testing.faulty_dispatcher import FaultyDispatcher
+from ottla.testing.rule_text import parse_line, parse_rules
+from ottla.testing.rule_values import RuleError
+from ottla.testing.rules import Rule, parse_rule
+
+T = TypeVar("T")
+WITHIN_S: Final = 5.0
+FINISHED_KEPT: Final = 1000
+RULE_FIELDS: Final = ("id", "times", "optional", "force")
+
+
+class HitsMissing(TimeoutError):
+    """A wait for hits of a rule whose deadline has passed: it says what the rule has missed."""
+
+
+class UnusedFault(NamedTuple):
+    """A rule that never acted."""
+
+    fault: "Fault"
+    is_error: bool
+    """False for rules that are optional, or left to chance."""
+    text: str
+
+
+class Fault:
+    """A rule that has been added. As a context it is removed at the end."""
+
+    def __init__(self, faults: "Faults", state: FaultState) -> None:
+        self._faults = faults
+        self._state = state
+
+    @property
+    def id(self) -> str:
+        return self._state.rule.id
+
+    @property
+    def rule(self) -> Rule:
+        return self._state.rule
+
+    @property
+    def hits(self) -> int:
+        """How many requests it has acted on."""
+        return self._state.hits
+
+    @property
+    def hit_log(self) -> list[Hit]:
+        """The last thousand."""
+        return list(self._state.hit_log)
+
+    @property
+    def last(self) -> Hit | None:
+        return self._state.hit_log[-1] if self._state.hit_log else None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has acted as often as it may."""
+        return self._state.is_exhausted
+
+    @property
+    def near_misses(self) -> dict[str, int]:
+        """How many requests matched all fields but one, by that field."""
+        return self._state.near_misses()
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for `release`."""
+        return len(self._state.held)
+
+    def to_json(self) -> dict[str, Any]:
+        """The rule, as `Faults.add` takes it. Raises RuleError for what is Python only."""
+        return self._state.rule.to_json()
+
+    def wait(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+        """Until it has acted on so many requests, at most `within` seconds. Raises HitsMissing. Not for the loop of the
+        broker: there it would wait for itself."""
+        self._faults.check_may_block()
+        with self._state.changed:
+            if not self._state.changed.wait_for(lambda: self._state.hits >= hits, within):
+                raise self._missing(hits, within)
+
+    async def wait_async(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+        """`wait` for a coroutine, on whichever loop. Raises HitsMissing."""
+        loop = asyncio.get_running_loop()
+        met: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            if self._state.hits >= hits and not met.done():
+                met.set_result(None)
+
+        def hit() -> None:
+            loop.call_soon_threadsafe(look)
+
+        self._state.listeners.append(hit)
+        look()
+        try:
+            async with asyncio.timeout(within):
+                await met
+        except TimeoutError:
+            raise self._missing(hits, within) from None
+        finally:
+            self._state.listeners.remove(hit)
+
+    def release(self, count: int | None = None) -> int:
+        """Lets requests go on that its `hold` holds, the oldest first, all or so many; gives how many."""
+        return self._faults.run(lambda: self._state.release(count))
+
+    def remove(self) -> None:
+        """It acts no more; what it holds goes on."""
+        self._faults.remove(self)
+
+    def reset(self) -> None:
+        """As though it had just been added: no hits, no requests counted."""
+        self._faults.run(self._state.reset)
+
+    def explain(self) -> str:
+        """In a sentence what it has done, or why it has done nothing."""
+        return self._state.explain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.explain()}>"
+
+    def _missing(self, hits: int, within: float) -> HitsMissing:
+        return HitsMissing(f"fault {self.id!r} had {self.hits} of {hits} hits after {within} s: {self.explain()}")
+
+
+class Faults:
+    """The rules of one broker, or of all brokers of a cluster. Methods may be called from any thread."""
+
+    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher]) -> None:
+        """`seed` and the id of a rule make the generator of its `probability` and `jitter`. `dispatchers` are those of
+        the brokers, by node id, all on one loop."""
+        self.seed = seed
+        self._rules: dict[str, Fault] = {}
+        self._states: dict[str, FaultState] = {}
+        self._finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
+        self._dispatchers = dispatchers
+        self._named = 0
+
+    def __iter__(self) -> Any:
+        return iter(list(self._rules.values()))
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __getitem__(self, fault_id: str) -> Fault:
+        return self._rules[fault_id]
+
+    def fault(self, *, do: Action | Mapping[str, Any] | str, **fields: Any) -> Fault:
+        """A rule by keywords: the fields of its match, `do`, and `id`, `times`, `optional`, `force`. Raises
+        RuleError."""
+        rule: dict[str, Any] = {name: fields.pop(name) for name in RULE_FIELDS if name in fields}
+        return self.add({**rule, "match": fields, "do": do})
+
+    def add(self, rule: Mapping[str, Any] | str) -> Fault:
+        """One rule: an object of JSON, its text, or a line as the command line takes it
+        (`api=Fetch,topic=orders,error=NOT_LEADER_OR_FOLLOWER,times=3`). Raises RuleError."""
+        (added,) = self.add_all([rule])
+        return added
+
+    def add_all(self, rules: Iterable[Mapping[str, Any] | str]) -> list[Fault]:
+        """All of them, or none where one is wrong. Raises RuleError."""
+        return self.run(lambda: self._add(list(rules)))
+
+    def load(self, path: str | Path) -> list[Fault]:
+        """The rules of a file: JSON, or YAML where the package yaml is installed. Raises RuleError and OSError."""
+        return self.add_all(parse_rules(Path(path)))
+
+    def remove(self, fault: Fault) -> None:
+        self.run(lambda: self._remove(fault))
+
+    def clear(self) -> None:
+        """Removes all rules and forgets what they have done, also for `unused`; what they hold goes on."""
+        self.run(self._clear)
+
+    def unused(self) -> list[UnusedFault]:
+        """Rules that never acted, those that were removed since the last `clear` among them: a test with such a fault
+        has tested something else."""
+        return self.run(self._unused)
+
+    def apply(self) -> None:
+        """Brings the rules to all brokers, on their loop: one has started."""
+        states = list(self._states.values())
+        for dispatcher in self._dispatchers.values():
+            dispatcher.apply(states)
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Runs it on the brokers' loop, where rules are looked at, and waits for that."""
+        loop = self._loop
+        if loop is None or loop.is_closed() or not loop.is_running() or _running_loop() is loop:
+            return action()
+        return asyncio.run_coroutine_threadsafe(_called(action), loop).result()
+
+    def check_may_block(self) -> None:
+        """Raises RuntimeError on the brokers' loop."""
+        if self._loop is not None and _running_loop() is self._loop:
+            raise RuntimeError("wait() would hold up the loop of the broker: await wait_async() there")
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """That of the brokers that were started last."""
+        return next((each.loop for each in reversed(list(self._dispatchers.values()))), None)
+
+    def _add(self, given: list[Mapping[str, Any] | str]) -> list[Fault]:
+        named = self._named
+        try:
+            states = [FaultState(rule, self.seed, self._hits_of) for rule in self._parsed(given)]
+        except RuleError:
+            self._named = named
+            raise
+        added = [Fault(self, state) for state in states]
+        for fault, state in zip(added, states, strict=True):
+            self._rules[fault.id] = fault
+            self._states[fault.id] = state
+        self.apply()
+        return added
+
+    def _parsed(self, given: list[Mapping[str, Any] | str]) -> list[Rule]:
+        known, rules = set(self._rules), list[Rule]()
+        for each in given:
+            described = parse_line(each) if isinstance(each, str) else each
+            rule = parse_rule(described, new_id=lambda: f"fault-{self._next_number(known)}", known_ids=known)
+            if rule.id in known:
+                raise RuleError(f"id: there is a rule {rule.id!r} already")
+            known.add(rule.id)
+            rules.append(rule)
+        return rules
+
+    def _next_number(self, known: set[str]) -> int:
+        self._named += 1
+        while f"fault-{self._named}" in known:
+            self._named += 1
+        return self._named
+
+    def _hits_of(self, fault_id: str) -> int:
+        fault = self._rules.get(fault_id)
+        return 0 if fault is None else fault.hits
+
+    def _remove(self, fault: Fault) -> None:
+        if self._rules.get(fault.id) is fault:
+            del self._rules[fault.id], self._states[fault.id]
+            self._finished.append(fault)
+            self.apply()
+            fault.release()
+
+    def _clear(self) -> None:
+        rules, self._rules, self._states = list(self._rules.values()), {}, {}
+        self._finished.clear()
+        self._named = 0
+        self.apply()
+        for dispatcher in self._dispatchers.values():
+            dispatcher.parts.forget_ordinals()
+        for fault in rules:
+            fault.release()
+
+    def _unused(self) -> list[UnusedFault]:
+        found: list[UnusedFault] = []
+        for fault in (*self._finished, *self._rules.values()):
+            if not fault.hits:
+                by_chance = "probability" in fault.rule.match
+                is_error = not (fault.rule.optional or by_chance)
+                found.append(UnusedFault(fault, is_error, fault.explain()))
+        return found
+
+
+async def _called(action: Callable[[], T]) -> T:
+    return action()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

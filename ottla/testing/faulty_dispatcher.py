@@ -1,0 +1,91 @@
+"""Routes whose requests fault rules look at first. Without rules for an API its routes are the plain ones.
+
+Connections keep a reference to the dictionary of routes, so a change of rules changes that dictionary in place.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.server.dispatch import Dispatcher, Guarded, PartOf, Route
+
+if TYPE_CHECKING:
+    from ottla.testing.fault_calls import FaultParts
+    from ottla.testing.fault_state import FaultState
+
+
+class FaultyDispatcher(Dispatcher):
+    """Without rules it is like any other, and nothing of the rules is imported."""
+
+    def __init__(self, part: PartOf, guarded: Guarded | None = None) -> None:
+        """On the loop of its broker."""
+        super().__init__(part, guarded)
+        self.loop = asyncio.get_running_loop()
+        self._parts: FaultParts | None = None
+        self._states: list[FaultState] = []
+
+    @property
+    def node_id(self) -> int:
+        node_id: int = self._part("runtime").node_id
+        return node_id
+
+    @property
+    def parts(self) -> "FaultParts":
+        if self._parts is None:
+            from ottla.testing.fault_calls import FaultParts
+
+            self._parts = FaultParts(self._part)
+        return self._parts
+
+    def apply(self, states: "Iterable[FaultState]") -> None:
+        """These rules, in this order, are in force from now on."""
+        self._states = list(states)
+        for state in self._states:
+            state.begin(self.parts)
+        for api_and_version, route in self.made.items():
+            self.routes[api_and_version] = self.in_place_of(route)
+
+    def in_place_of(self, route: Route) -> Route:
+        states = [state for state in self._states if state.rule.may_hit(route.api, route.version)]
+        return FaultyRoute(route, self.parts, states) if states else route
+
+
+class FaultyRoute(Route):
+    """In place of a plain route while rules may hit its requests. But for `handle` it is the plain one, as that is at
+    the moment: quotas change routes too."""
+
+    __slots__ = ("_parts", "_plain", "_states")
+
+    def __init__(self, plain: Route, parts: "FaultParts", states: "list[FaultState]") -> None:
+        self._plain = plain
+        self._parts = parts
+        self._states = states
+        # Plain requests look these up often.
+        self.api = plain.api
+        self.version = plain.version
+        self.handle = self._serve
+
+    def __getattr__(self, name: str) -> Any:
+        # Slots of the base that are not filled here.
+        return getattr(self._plain, name)
+
+    @property
+    def request_bytes(self) -> int:
+        return self._plain.request_bytes
+
+    @request_bytes.setter
+    def request_bytes(self, size: int) -> None:
+        self._plain.request_bytes = size
+
+    @property
+    def response_bytes(self) -> int:
+        return self._plain.response_bytes
+
+    @response_bytes.setter
+    def response_bytes(self, size: int) -> None:
+        self._plain.response_bytes = size
+
+    def _serve(self, context: Any, request: Any) -> Any:
+        from ottla.testing.faulty_requests import serve
+
+        return serve(self._plain, self._parts, self._states, context, request)
