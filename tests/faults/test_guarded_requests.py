@@ -65,7 +65,7 @@ async def test_quotas_hold_for_delayed_requests(rule_first: bool) -> None:
         assert await throttled(client) > 0
 
 
-async def test_routes_are_plain_again_the client that_goes_first() -> None:
+async def test_routes_are_plain_again_in_either_order() -> None:
     async with faulty_broker() as world:
         client, admin = await world.client(), await world.client()
         await produced(client, b"a")
