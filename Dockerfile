@@ -12,6 +12,7 @@ RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb
     print(*project['dependencies'], *project['optional-dependencies']['etcd'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --requirement requirements.txt
 COPY README.md LICENSE ./
+COPY pytest_ottla.py ./
 COPY ottla ottla
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 

@@ -175,6 +175,9 @@ class Dispatcher:
         self.routes: dict[int, Route] = {}
         self.on_route: Callable[[Route], None] | None = None
         """Called with each route that is made from now on."""
+        self.taps: list[Callable[[Route], None]] = []
+        """Called with each route that is made from now on, last: what looks at requests and answers from outside of the
+        broker wraps the route's functions. Without any, routes are the plain ones."""
         self._part = part
         self._guarded = guarded
 
@@ -196,6 +199,8 @@ class Dispatcher:
         route = self.routes[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         if self.on_route is not None:
             self.on_route(route)
+        for tap in self.taps:
+            tap(route)
         return route
 
 
