@@ -111,6 +111,7 @@ class TestbedPool:
         self.options = session_options(config)
         self._env: list[str] = config.getini("ottla_env")
         self._environ: dict[str, str | None] = {}
+        # The least recently used first.
         self._beds: dict[tuple[object, ...], Testbed] = {}
         self.profiles: dict[str, None] = {}
 
@@ -119,12 +120,11 @@ class TestbedPool:
         bed = self._beds.pop(options.key, None)
         if bed is None:
             if len(self._beds) >= BEDS_MAX:
-                # The first one is the session's, which fixtures of that scope may hold.
-                oldest = list(self._beds)[1]
+                # Not the session's own, which fixtures of that scope may hold.
+                oldest = next(key for key in self._beds if key != self.options.key)
                 self._beds.pop(oldest).stop()
             bed = self.opened(options)
-        first = options.key == self.options.key
-        self._beds = {options.key: bed, **self._beds} if first else {**self._beds, options.key: bed}
+        self._beds[options.key] = bed
         return bed
 
     def opened(self, options: FixtureOptions) -> Testbed:

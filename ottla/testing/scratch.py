@@ -29,9 +29,11 @@ class ScratchDirectory:
         if not parent.is_dir():
             raise ConfigError(f"data={str(where)!r}: expected a directory that exists, or auto")
         _remove_abandoned(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getuid()}-", dir=parent))
-        self._lock = os.open(self.path / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # It gets the name by which others find it when it is locked.
+        hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}{os.getuid()}-", dir=parent))
+        self._lock = os.open(hidden / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
         self._finalizer = weakref.finalize(self, _remove, self.path, self._lock)
         _OWNED.add(self)
 

@@ -151,7 +151,11 @@ class Testbed:
     # Inside.
 
     def _attach(self, parts: Parts) -> None:
-        parts.server.dispatcher.taps.append(self.wire.tap)
+        dispatcher = parts.server.dispatcher
+        # Brokers of a cluster have asked each other before.
+        for route in dispatcher.routes.values():
+            self.wire.tap(route)
+        dispatcher.taps.append(self.wire.tap)
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
         self.waits.attach(parts)
         self.world.attach(parts)

@@ -67,7 +67,7 @@ def test_cases_of_unittest_meet_an_empty_broker_each() -> None:
 
 
 def test_served_broker_loads_nothing_of_the_kit(tmp_path: Path) -> None:
-    """TK 1.1: `ottla serve` does without it, and so does all below."""
+    """`ottla serve` does without it, and so does all below."""
     program = (
         "import ottla.cli.operations.serve, ottla.cli.app, sys; print([m for m in sys.modules if 'ottla.testing' in m])"
     )
@@ -75,3 +75,33 @@ def test_served_broker_loads_nothing_of_the_kit(tmp_path: Path) -> None:
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
 
     assert printed.stdout.strip() == "[]"
+
+
+def test_pool_ends_the_testbed_that_was_used_least_recently(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        addresses = {}
+
+        @pytest.mark.parametrize("number", [1, 2, 3, 4, 1, 5, 6, 4])
+        def test_it(request, ottla, number):
+            partitions = pytest.mark.kafka(settings={"num.partitions": number})
+            request.node.add_marker(partitions)
+            kafka = request.getfixturevalue("kafka")
+            kafka.produce("orders", [b"a"])
+            assert len(kafka.topic("orders").partitions) == number
+            addresses.setdefault(ottla.bootstrap, []).append(kafka.bootstrap)
+
+        def test_session_broker_is_never_ended(ottla):
+            ottla.produce("orders", [b"a"])
+            assert len(addresses) == 1
+            used = addresses[ottla.bootstrap]
+            assert used[0] != used[4] and used[3] != used[7] and ottla.bootstrap not in used
+        """
+    )
+
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:asyncio", timeout=120).assert_outcomes(passed=9)
+
+
+pytest_plugins = ("pytester",)

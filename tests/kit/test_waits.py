@@ -54,7 +54,7 @@ def test_missed_member_of_a_stable_group_is_counted(handle: Kafka) -> None:
 
 
 def test_member_that_does_not_poll_is_named_as_the_cause(handle: Kafka) -> None:
-    """TK09, TK10: the member that has joined waits for the one that heartbeats and does not come."""
+    """The member that has joined waits for the one that heartbeats and does not come."""
     handle.create_topic("orders", partitions=2)
     with consumer(handle, "shop", "orders", **{"client.id": "silent", "heartbeat.interval.ms": 50}) as silent:
         handle.produce("orders", [b"a"])
@@ -155,7 +155,7 @@ def test_error_of_a_condition_reaches_the_caller(handle: Kafka) -> None:
 
 
 def test_looks_follow_events_and_nothing_polls(handle: Kafka) -> None:
-    """TT-13: but for the first look and the two when the time is over, each is made at the end of an event."""
+    """But for the first look and the two when the time is over, each is made at the end of an event."""
     after_events: list[bool] = []
 
     def look(_: Kafka) -> None:
@@ -181,7 +181,7 @@ def test_ends_of_events_are_plain_while_nothing_waits(bed: Testbed, handle: Kafk
 
 
 def test_fact_between_look_and_sleep_is_not_missed(handle: Kafka) -> None:
-    """TT-13: the record comes while the wait begins, a thousand times."""
+    """The record comes while the wait begins, a thousand times."""
     handle.create_topic("orders", partitions=1)
     handle.produce("orders", [b"first"])
     go, stop = threading.Event(), threading.Event()
