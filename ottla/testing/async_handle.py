@@ -130,6 +130,9 @@ class KafkaAsync:
     async def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
         await self._wait(conditions.topic_records(self._bed.sources, topic, count), within)
 
+    async def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
+        await self._wait(conditions.topic_consumed(self._bed.sources, topic, count), within)
+
     async def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         await self._wait(conditions.topic_in_sync(self._bed.sources, topic), within)
 

@@ -218,6 +218,29 @@ def topic_records(sources: Sources, topic: str, count: int) -> TopicCondition:
     return TopicCondition(sources, topic, f"topic {topic!r} did not have {_count(count, 'record')}", lacks)
 
 
+def topic_consumed(sources: Sources, topic: str, count: int | None) -> TopicCondition:
+    """`count` None: up to the end."""
+    deliveries = sources.wire.deliveries
+
+    def lacks() -> Iterator[str]:
+        view = sources.reader.topic(topic)
+        partitions = () if view is None else view.partitions
+        ends = (
+            {} if view is None else {each: deliveries.end(topic, view.topic_id, each.partition) for each in partitions}
+        )
+        delivered = sum(max(end - each.log_start_offset, 0) for each, end in ends.items())
+        if count is not None and delivered >= count:
+            return
+        for each, end in ends.items():
+            if end < each.high_watermark:
+                yield f"{topic}-{each.partition}: delivered up to {end}, end {each.high_watermark}"
+        if count is not None:
+            yield f"{_count(count - delivered, 'record')} of {count} to deliver"
+
+    upto = "to the end" if count is None else f"for {_count(count, 'record')}"
+    return TopicCondition(sources, topic, f"topic {topic!r} was not consumed {upto}", lacks)
+
+
 def topic_in_sync(sources: Sources, topic: str) -> TopicCondition:
     def lacks() -> Iterator[str]:
         view = sources.reader.topic(topic)

@@ -171,6 +171,11 @@ class Kafka:
         """Until the topic has this number of records, or more. Raises DeadlineExceeded."""
         self._bed.run(self._bed.wait(conditions.topic_records(self._bed.sources, topic, count), within))
 
+    def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
+        """Until consumers were given all records of the topic, or `count` of them, whether they committed that or not.
+        Raises DeadlineExceeded."""
+        self._bed.run(self._bed.wait(conditions.topic_consumed(self._bed.sources, topic, count), within))
+
     def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         """Until all replicas of the topic are in sync, and each partition has a leader. Raises DeadlineExceeded."""
         self._bed.run(self._bed.wait(conditions.topic_in_sync(self._bed.sources, topic), within))

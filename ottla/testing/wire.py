@@ -17,9 +17,11 @@ from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.testing.deliveries import Deliveries
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
+FETCH = "Fetch"
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class WireRing:
         # Of connections that are open, and those that were closed since the last one was opened.
         self._notes: dict[Any, ConnectionNotes] = {}
         self._numbers: Counter[str] = Counter()
+        self.deliveries = Deliveries()
         self.count = 0
         """Of all requests so far."""
         self.test = ""
@@ -96,9 +99,9 @@ class WireRing:
             _end(event, int(error.code))
             raise
         if response is not None:
-            _end(event, error_in(response))
+            self._end(event, response)
         elif context.is_parked and context.frame is None:
-            context.route = _answering(context.route, event)
+            context.route = self._answering(context.route, event)
         else:
             _end(event, 0)
         return response
@@ -120,6 +123,23 @@ class WireRing:
         self.count += 1
         return event
 
+    def _answering(self, route: Route, event: WireEvent) -> Route:
+        """The route of a request that is parked, which notes its answer."""
+        own = copy(route)
+        build, in_slices = route.build_frame, route.build_in_slices
+        own.build_frame = partial(self._build, build, event)
+        own.build_in_slices = None if in_slices is None else partial(self._build, in_slices, event)
+        return own
+
+    def _build(self, build: Callable[[Any, int], Any], event: WireEvent, response: Any, correlation_id: int) -> Any:
+        self._end(event, response)
+        return build(response, correlation_id)
+
+    def _end(self, event: WireEvent, response: Any) -> None:
+        _end(event, error_in(response))
+        if event.api == FETCH and not event.connection.is_of_broker:
+            self.deliveries.note(response)
+
     def _new_notes(self, context: RequestContext) -> ConnectionNotes:
         client_id = context.client_id
         short = client_id or "client"
@@ -131,20 +151,6 @@ class WireRing:
 def _end(event: WireEvent, error: int) -> None:
     event.error = error
     event.answered_ns = monotonic_ns()
-
-
-def _answering(route: Route, event: WireEvent) -> Route:
-    """The route of a request that is parked, which notes its answer."""
-    own = copy(route)
-    build, in_slices = route.build_frame, route.build_in_slices
-    own.build_frame = partial(_build, build, event)
-    own.build_in_slices = None if in_slices is None else partial(_build, in_slices, event)
-    return own
-
-
-def _build(build: Callable[[Any, int], Any], event: WireEvent, response: Any, correlation_id: int) -> Any:
-    _end(event, error_in(response))
-    return build(response, correlation_id)
 
 
 def error_in(response: Any) -> int:

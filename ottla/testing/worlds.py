@@ -97,6 +97,7 @@ class WorldKeeper:
             parts.runtime.log.levels.reset()
             parts.log_manager.remove_files()
         self._histories.clear()
+        self._wire.deliveries.clear()
         return ResetReport(topics, groups, tuple(connections), (perf_counter() - began) * 1000)
 
     def _close_connections(self, parts: Parts) -> None:

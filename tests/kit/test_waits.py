@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from ottla.testing import DeadlineExceeded
 from ottla.testing.handle import Kafka
@@ -110,6 +111,31 @@ def test_records_that_do_not_come_are_counted(handle: Kafka) -> None:
         "  now      orders has records 0: 0 to 1\n"
         "  missing  2 records of 3"
     )
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
+def test_records_that_were_delivered_and_not_committed_count(handle: Kafka, library: str) -> None:
+    handle.create_topic("orders", partitions=2)
+    handle.produce("orders", [b"a", b"b", b"c"])
+    nothing = missed(handle.wait_until_consumed, "orders")
+    assert nothing.missing == ("orders-0: delivered up to 0, end 2", "orders-1: delivered up to 0, end 1")
+    if library == "kafka-python":
+        made = KafkaConsumer(**handle.client_config("consumer", library))
+        made.assign([TopicPartition("orders", 0)])
+        made.poll(timeout_ms=10_000)
+        handle.wait_until_consumed("orders", count=2)
+        assert missed(handle.wait_until_consumed, "orders").missing == ("orders-1: delivered up to 0, end 1",)
+        assert missed(handle.wait_until_consumed, "orders", count=3).missing[-1] == "1 record of 3 to deliver"
+        made.close()
+    else:
+        with consumer(handle, "shop", "orders", **{"enable.auto.commit": False}) as shop:
+            polled(shop, 3)
+            handle.wait_until_consumed("orders")
+            assert handle.group("shop").offsets == {}
+    handle.reset()
+    handle.create_topic("orders", partitions=2)
+    handle.produce("orders", [b"a"])
+    assert missed(handle.wait_until_consumed, "orders").missing == ("orders-0: delivered up to 0, end 1",)
 
 
 def test_refused_producer_is_a_hint(handle: Kafka) -> None:
