@@ -14,6 +14,7 @@ RUN python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb
     print(*project['dependencies'], *extras['etcd'], *extras['secure'], sep='\n')" > requirements.txt \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt --requirement requirements.txt
 COPY README.md LICENSE ./
+COPY pytest_ottla.py ./
 COPY ottla ottla
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 

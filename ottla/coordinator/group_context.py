@@ -63,12 +63,22 @@ class Group(Protocol):
 
 
 class GroupContext(StepContext):
-    __slots__ = ("config", "durable", "groups", "new_member_id", "pending_members", "traceless_groups")
+    __slots__ = (
+        "config",
+        "durable",
+        "generation_floor",
+        "groups",
+        "new_member_id",
+        "pending_members",
+        "traceless_groups",
+    )
 
-    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
-        """`new_member_id` makes a fresh id from a client id or an instance id: `<prefix>-<UUID>`."""
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str], *, generation_floor: int = 0) -> None:
+        """`new_member_id` makes a fresh id from a client id or an instance id: `<prefix>-<UUID>`. Generations are
+        above `generation_floor`."""
         super().__init__()
         self.config = config
+        self.generation_floor = generation_floor
         self.new_member_id = new_member_id
         self.groups: dict[str, ClassicGroup] = {}
         self.durable = DurableState()

@@ -90,8 +90,8 @@ class GroupShard:
     request_error = staticmethod(group_id_error)
     refusal = staticmethod(refusal)
 
-    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
-        self.context = GroupContext(config, new_member_id)
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str], *, generation_floor: int = 0) -> None:
+        self.context = GroupContext(config, new_member_id, generation_floor=generation_floor)
 
     # What it holds, to be looked at and not touched
 

@@ -1,1 +1,51 @@
-"""For users' tests: brokers and clusters inside the test process."""
+"""For users' tests: brokers and clusters inside the test process, a handle that shows what happens in them, and what
+the fixtures of the pytest plugin are made of.
+
+    with ottla.testing.broker() as kafka: ...
+    orders_kafka = ottla.testing.broker_fixture("orders_kafka", topics={"orders": 3})
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.protocol.records.record import Record
+    from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
+    from ottla.testing.fixtures import broker_fixture
+    from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
+    from ottla.testing.scripts import KafkaTestCase, broker
+    from ottla.testing.waits import DeadlineExceeded
+
+__all__ = [
+    "DeadlineExceeded",
+    "Kafka",
+    "KafkaAsync",
+    "KafkaGroup",
+    "KafkaGroupAsync",
+    "KafkaTestCase",
+    "KafkaTopic",
+    "Record",
+    "broker",
+    "broker_fixture",
+]
+
+_EXPORTS = {
+    "DeadlineExceeded": "ottla.testing.waits",
+    "Kafka": "ottla.testing.handle",
+    "KafkaAsync": "ottla.testing.async_handle",
+    "KafkaGroup": "ottla.testing.handle",
+    "KafkaGroupAsync": "ottla.testing.async_handle",
+    "KafkaTestCase": "ottla.testing.scripts",
+    "KafkaTopic": "ottla.testing.handle",
+    "Record": "ottla.protocol.records.record",
+    "broker": "ottla.testing.scripts",
+    "broker_fixture": "ottla.testing.fixtures",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: `ottla.Broker` comes by way of this package too, and needs none of it.
+    if name in _EXPORTS:
+        from importlib import import_module
+
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,14 @@ from tests.served import ServedBroker
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 SECURITY = "docs/security.md"
+# Of blocks that are files of tests, in the order of the page.
+TESTS_OF_TESTING = (
+    "from confluent_kafka import Consumer, Producer\n",
+    "from confluent_kafka import Consumer\n",
+    "import pytest\n",
+    "from ottla.testing import broker_fixture\n",
+    "def test_acknowledged_orders",
+)
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -32,9 +40,10 @@ PASTED = {
     f"{SECURITY}: $ ottla serve --secure",
     f"{SECURITY}: from confluent_kafka",
     f"{TESTING}: import asyncio",
-    f"{TESTING}: import pytest",
+    *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
+    f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
-    f"{TESTING}: from confluent_kafka import Producer",
+    f"{TESTING}: from confluent_kafka import Producer\n",
     f"{MONITORING}: ottla health",
     f"{CLIENTS}/kafka-python.md: from kafka import",
     f"{CLIENTS}/aiokafka.md: import asyncio",
@@ -197,8 +206,9 @@ def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:
     ("document", "start", "shown"),
     [
         (TESTING, "import asyncio", r"b'hello'"),
-        (TESTING, "from ottla", r"127\.0\.0\.1:\d+"),
-        (TESTING, "from confluent_kafka", r"\d was killed, \d leads"),
+        (TESTING, "import unittest", r"b'book'"),
+        (TESTING, "from ottla import BrokerThread", r"127\.0\.0\.1:\d+"),
+        (TESTING, "from confluent_kafka import Producer", r"\d was killed, \d leads"),
         (f"{CLIENTS}/kafka-python.md", "from kafka", r"b'book'"),
         (f"{CLIENTS}/aiokafka.md", "import asyncio", r"b'book'"),
         (f"{CLIENTS}/confluent-kafka.md", "from confluent_kafka", r"b'book'"),
@@ -218,10 +228,11 @@ def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path
     assert printed.splitlines() == ["0@0 alice=book", "0@1 bob=pen"]
 
 
-def test_the_fixture_of_the_testing_page_serves_a_test(tmp_path: Path) -> None:
-    file = tmp_path / "test_fixture.py"
-    test = "def test_it(bootstrap):\n    assert bootstrap.startswith('127.0.0.1:')\n"
-    file.write_text(f"{block(TESTING, 'import pytest').text}\n\n{test}")
+@pytest.mark.parametrize("start", TESTS_OF_TESTING)
+def test_tests_of_the_testing_page_pass(start: str, tmp_path: Path) -> None:
+    (found,) = [each for each in blocks() if each.document == TESTING and each.text.startswith(start)]
+    file = tmp_path / "test_page.py"
+    file.write_text(found.text)
 
     assert "1 passed" in run_pytest(file)
 

@@ -11,6 +11,7 @@ MAKERS_OF_BROKERS = {
     "ottla.broker.local_cluster": "several brokers in one process, which it starts, stops and kills",
     "ottla.cli.operations.serve": "the broker of `ottla serve`",
     "ottla.testing.embedded": "the brokers of other programs",
+    "ottla.testing.hosting": "the brokers of users' tests",
 }
 
 Graph = dict[str, dict[str, int]]

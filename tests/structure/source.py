@@ -9,8 +9,10 @@ from tests.syntax import syntax_tree
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "ottla"
+# A module at the top, which is installed with the package and belongs to it.
+PLUGIN = "pytest_ottla"
 # What uses the package beside itself.
-USERS = ("tests", "benchmarks", "examples")
+USERS = ("tests", "benchmarks", "examples", PLUGIN)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class SourceFile:
 def load(root: Path = ROOT, packages: tuple[str, ...] = (PACKAGE,), suffix: str = ".py") -> dict[str, SourceFile]:
     """All modules of these packages by name, sorted by path. With the suffix `.pyi`, their stubs."""
     paths = [path for package in packages for path in sorted((root / package).rglob(f"*{suffix}"))]
+    paths += [path for package in packages if (path := root / f"{package}{suffix}").is_file()]
     files = {module.name: module for path in paths for module in [_parse(root, path)]}
     for module in files.values():
         module.imports = list(_imports(module, files))

@@ -4,9 +4,9 @@ What stands at the top of a module is used where its module names it outside of 
 imports it names it, or where the file that imports the module says `module.name`. A method is used where any attribute
 of that name is read outside of its own body: one `close` that is called hides all that are not.
 
-Counted as used without that: what users may import from the package itself, with its public methods; what a decorator
-registers; methods that a base class from elsewhere calls; names in strings `"package.module:name"`, and in the scripts
-of pyproject.toml; all methods of a class that looks for its own by a name it puts together.
+Counted as used without that: what users may import from `ottla` and `ottla.testing`, with its public methods; what a
+decorator registers; methods that a base class from elsewhere calls; names in strings `"package.module:name"`, and in
+the scripts of pyproject.toml; all methods of a class that looks for its own by a name it puts together.
 """
 
 import ast
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from tests.structure.source import PACKAGE, ROOT, Definition, Finding, SourceFile
+from tests.structure.source import PACKAGE, PLUGIN, ROOT, Definition, Finding, SourceFile
 
 # Decorators that change what they decorate, and do not keep it anywhere. All others are taken to register it.
 PLAIN_DECORATORS = {
@@ -43,6 +43,8 @@ PLAIN_DECORATORS = {
 }
 DOTTED = re.compile(r"(\w+(?:\.\w+)+):(\w+)")
 WORD = re.compile(r"[A-Za-z_]\w*")
+# Packages from which users import.
+OFFERING = (PACKAGE, f"{PACKAGE}.testing")
 BY_NAME = {"getattr", "hasattr", "setattr", "attrgetter", "methodcaller"}
 # Handlers are imported by names that the table of APIs puts together.
 IMPORTED_BY_TABLE = {"handle"}
@@ -80,7 +82,7 @@ def unused(files: dict[str, SourceFile], users: dict[str, SourceFile]) -> list[F
     return [
         Finding(f"{each.module.path} {each.name}", each.module.path, each.line, _what(each))
         for each in symbols
-        if PACKAGE not in each.users and not _is_exempt(each, files, public)
+        if not each.users & {PACKAGE, PLUGIN} and not _is_exempt(each, files, public)
     ]
 
 
@@ -233,8 +235,9 @@ def _last_name(node: ast.AST) -> str:
 
 
 def _public(files: dict[str, SourceFile], resolver: _Resolver) -> set[int]:
-    """Nodes of what the package itself offers, and of the scripts of pyproject.toml."""
-    found = [resolver.find(PACKAGE, each.local) for each in files[PACKAGE].imports] if PACKAGE in files else []
+    """Nodes of what the package and its kit for tests offer, and of the scripts of pyproject.toml."""
+    offering = [files[name] for name in OFFERING if name in files]
+    found = [resolver.find(module.name, each.local) for module in offering for each in module.imports]
     found += [resolver.find(*target.split(":")) for target in _scripts()]
     return {id(symbol.node) for symbol in found if symbol is not None}
 

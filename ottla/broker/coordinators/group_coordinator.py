@@ -81,9 +81,13 @@ class GroupCoordinator:
         self.observers: Observers[Fact] = Observers(runtime.log)
         # The same, for those that need the time of the step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
+        self.generation_floor = 0
+        """Groups of partitions that are loaded from now on begin above it."""
         self.topic = CoordinatorTopic(
             topic_name,
-            lambda: GroupShard(group_config, lambda prefix: _new_member_id(rng, prefix)),
+            lambda: GroupShard(
+                group_config, lambda prefix: _new_member_id(rng, prefix), generation_floor=self.generation_floor
+            ),
             runtime,
             replicas,
             metadata,

@@ -23,8 +23,15 @@ class ProducerIds:
         self._metadata = metadata
         # Invariant: none is empty.
         self._blocks: deque[range] = deque()
+        self.claimed_until = 0
+        """Above all ids that this broker has claimed."""
         # Gives whether there is a new block; one for all who need it.
         self._claim: asyncio.Task[bool] | None = None
+
+    @property
+    def unused(self) -> tuple[range, ...]:
+        """Ids that this broker has claimed and not given out."""
+        return tuple(self._blocks)
 
     def take_now(self) -> int | None:
         """One that is at hand, or None. The next block is claimed before the last id is given."""
@@ -63,6 +70,7 @@ class ProducerIds:
                 result = await self._metadata.commit(Transaction((Expect(KEY, revision),), (claim,)))
                 if isinstance(result, Committed):
                     self._blocks.append(range(start, start + BLOCK_SIZE))
+                    self.claimed_until = start + BLOCK_SIZE
                     return True
                 if not isinstance(result, Conflict):
                     return False

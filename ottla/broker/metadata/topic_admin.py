@@ -46,6 +46,10 @@ class TopicAdminManager:
     def image(self) -> MetadataImage:
         return self._metadata.image
 
+    def begin_leader_epochs_at(self, epoch: int) -> None:
+        """Of topics that are created from now on: a topic of an earlier name has had lower ones."""
+        self._planner.leader_epoch_floor = epoch
+
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, changes: PartitionChanges | None = None
     ) -> list[Outcome]:

@@ -4,6 +4,7 @@ A plan changes nothing. It is made on the image of the moment, and again when an
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.config.coordinator_topics import CoordinatorTopicSpec
@@ -47,6 +48,8 @@ class TopicPlanner:
     def __init__(self, runtime: Runtime, directory: LogDirectory) -> None:
         self._runtime = runtime
         self._directory = directory
+        self.leader_epoch_floor = 0
+        """Where leader epochs of new topics begin."""
 
     def new_topics(self, topics: Sequence[NewTopic], image: MetadataImage) -> list[Outcome]:
         """One after the other, each as if those before it were there. As in Kafka, only names that are there already
@@ -105,7 +108,10 @@ class TopicPlanner:
             self._check_no_foreign_logs(topic)
         except KafkaError as error:
             return error
-        return topic
+        floor = self.leader_epoch_floor
+        if not floor:
+            return topic
+        return replace(topic, partitions=tuple(replace(each, leader_epoch=floor) for each in topic.partitions))
 
     def _check_no_foreign_logs(self, topic: TopicInfo) -> None:
         """A partition that is to be here alone could have no leader while the log of a lost topic has its place."""

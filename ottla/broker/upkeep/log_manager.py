@@ -66,7 +66,7 @@ class LogManager:
         )
         self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs)
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
-        self._every(DELETION_INTERVAL_MS, "deletion", self._remove_files)
+        self._every(DELETION_INTERVAL_MS, "deletion", self.remove_files)
         self._every(BUFFERS_INTERVAL_MS, "buffers", self._release_buffers)
         self._every(
             config.replica_high_watermark_checkpoint_interval_ms,
@@ -172,7 +172,8 @@ class LogManager:
         BUFFERS.release_idle()
         self._release_receive_buffers()
 
-    def _remove_files(self) -> None:
+    def remove_files(self) -> None:
+        """Those of deleted logs whose time has come, in a thread."""
         directory, wall_ms = self._directory, self._runtime.clock.wall_ms()
         due = directory.take_due_deletions(wall_ms)
         if due is None:

@@ -209,7 +209,7 @@ def _end_join_phase(context: GroupContext, group: ClassicGroup, phase: JoinPhase
         _extend(context, group, phase, group.rebalance_timeout_ms, "no static member has rejoined yet")
         return
     group.join_phase = None
-    group.generation += 1
+    group.generation = max(group.generation, context.generation_floor) + 1
     if group.members:
         yield from _start_generation(context, group, phase)
     else:

@@ -1,0 +1,191 @@
+"""The handle for tests that are coroutines: `ottla.testing.handle` with methods to await.
+
+What is awaited is the future of a call on the broker's own loop, so the loop of the test may be any loop of asyncio:
+that of pytest-asyncio in every scope, of anyio, of `asyncio.run`. Only `bootstrap`, `cluster_id` and `client_config`
+are known without waiting.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ottla.coordinator.facts import Fact
+from ottla.protocol.records.record import RecordHeader
+from ottla.replication.partition import ACKS_ALL
+from ottla.testing import conditions
+from ottla.testing.handle import RECORDS_MAX, Kafka
+from ottla.testing.profile import client_config
+from ottla.testing.testbed import Testbed
+from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
+from ottla.testing.waits import Condition
+from ottla.testing.worlds import ResetReport
+from ottla.testing.writing import GivenRecord
+
+
+class KafkaAsync:
+    """Each method is that of `Kafka` with the same name, to await."""
+
+    def __init__(self, bed: Testbed) -> None:
+        self._bed = bed
+
+    @property
+    def bootstrap(self) -> str:
+        """What to give clients as `bootstrap.servers`: HOST:PORT, of a cluster all brokers."""
+        return self._bed.hosted.bootstrap
+
+    @property
+    def cluster_id(self) -> str:
+        return self._bed.hosted.cluster_id
+
+    def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
+        return client_config(kind, library, self.bootstrap)
+
+    async def node_ids(self) -> list[int]:
+        return await self._bed.loop.wait_for_call(lambda: list(self._bed.hosted.parts()))
+
+    async def kill(self, node_id: int) -> None:
+        await self._bed.loop.wait(self._bed.hosted.kill(node_id))
+
+    async def shut_down(self, node_id: int) -> None:
+        await self._bed.loop.wait(self._bed.hosted.shut_down(node_id))
+
+    async def restart(self, node_id: int) -> None:
+        await self._bed.loop.wait(self._bed.hosted.restart(node_id))
+
+    async def connections(self) -> list[ConnectionView]:
+        return await self._bed.loop.wait(self._bed.open_connections())
+
+    async def topics(self) -> list[str]:
+        return await self._bed.loop.wait_for_call(self._bed.reader.topic_names)
+
+    async def topic(self, name: str) -> TopicView | None:
+        """None where there is no such topic."""
+        return await self._bed.loop.wait_for_call(self._bed.reader.topic, name)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> None:
+        await self._bed.loop.wait(self._bed.writer.create_topic(name, partitions, replication_factor, configs or {}))
+
+    async def delete_topic(self, name: str) -> None:
+        await self._bed.loop.wait(self._bed.writer.delete_topic(name))
+
+    async def add_partitions(self, name: str, count: int) -> None:
+        await self._bed.loop.wait(self._bed.writer.add_partitions(name, count))
+
+    async def delete_records(self, name: str, partition: int, *, before: int) -> None:
+        await self._bed.loop.wait(self._bed.writer.delete_records(name, partition, before))
+
+    async def produce(
+        self,
+        topic: str,
+        records: Sequence[GivenRecord],
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[RecordHeader] = (),
+        acks: int = ACKS_ALL,
+        compression: str = "none",
+        as_producer: tuple[int, int, int] | None = None,
+    ) -> list[tuple[int, int]]:
+        return await self._bed.loop.wait(
+            self._bed.writer.produce(
+                topic,
+                records,
+                partition=partition,
+                timestamp=timestamp,
+                headers=headers,
+                acks=acks,
+                compression=compression,
+                as_producer=as_producer,
+            )
+        )
+
+    async def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        start: int = 0,
+        isolation: str = "read_committed",
+        limit: int = RECORDS_MAX,
+    ) -> list[StoredRecord]:
+        return await self._bed.loop.wait_for_call(self._bed.reader.records, topic, partition, start, isolation, limit)
+
+    async def groups(self) -> list[str]:
+        return await self._bed.loop.wait_for_call(self._bed.reader.group_ids)
+
+    def group(self, group_id: str) -> "KafkaGroupAsync":
+        return KafkaGroupAsync(self._bed, group_id)
+
+    async def wait(self, predicate: Callable[[Kafka], object], *, describe: str, within: float | None = None) -> None:
+        """The predicate is a plain function, and gets the handle of tests that block."""
+        handle = Kafka(self._bed)
+        await self._wait(conditions.GivenCondition(lambda: predicate(handle), describe), within)
+
+    async def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
+        await self._wait(conditions.topic_records(self._bed.sources, topic, count), within)
+
+    async def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
+        await self._wait(conditions.topic_consumed(self._bed.sources, topic, count), within)
+
+    async def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
+        await self._wait(conditions.topic_in_sync(self._bed.sources, topic), within)
+
+    async def wait_until_leader(
+        self, topic: str, partition: int, *, node: int | None = None, within: float | None = None
+    ) -> None:
+        await self._wait(conditions.partition_led_by(self._bed.sources, topic, partition, node), within)
+
+    async def reset(self) -> ResetReport:
+        return await self._bed.loop.wait(self._bed.reset())
+
+    async def _wait(self, condition: Condition, within: float | None) -> None:
+        await self._bed.loop.wait(self._bed.wait(condition, within))
+
+
+class KafkaGroupAsync:
+    """Each method is that of `KafkaGroup` with the same name, to await; what are attributes there, `describe` gives."""
+
+    def __init__(self, bed: Testbed, group_id: str) -> None:
+        self._bed = bed
+        self.group_id = group_id
+
+    async def describe(self) -> GroupView:
+        return await self._bed.loop.wait_for_call(self._bed.reader.group, self.group_id)
+
+    async def lag(self, topic: str) -> dict[int, int]:
+        read = self._bed.reader
+        return await self._bed.loop.wait_for_call(lambda: read.lag(read.group(self.group_id), topic))
+
+    async def history(self) -> list[GroupRebalance]:
+        return await self._bed.loop.wait_for_call(self._bed.histories.of, self.group_id)
+
+    async def facts(self) -> list[tuple[int, Fact]]:
+        return list(await self._bed.loop.wait_for_call(self._bed.histories.facts_of, self.group_id))
+
+    async def wait_until_stable(
+        self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None
+    ) -> None:
+        await self._wait(conditions.group_stable(self._bed.sources, self.group_id, members, assigned), within)
+
+    async def wait_until_empty(self, *, within: float | None = None) -> None:
+        await self._wait(conditions.group_empty(self._bed.sources, self.group_id), within)
+
+    async def wait_until_generation(self, generation: int, *, within: float | None = None) -> None:
+        await self._wait(conditions.group_generation(self._bed.sources, self.group_id, generation), within)
+
+    async def wait_until_lag(self, lag: int, *, topic: str, within: float | None = None) -> None:
+        await self._wait(conditions.group_lag(self._bed.sources, self.group_id, lag, topic), within)
+
+    async def wait_until_committed(
+        self, topic: str, offsets: Mapping[int, int], *, within: float | None = None
+    ) -> None:
+        await self._wait(conditions.group_committed(self._bed.sources, self.group_id, topic, offsets), within)
+
+    async def _wait(self, condition: Condition, within: float | None) -> None:
+        await self._bed.loop.wait(self._bed.wait(condition, within))

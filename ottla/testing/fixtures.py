@@ -1,0 +1,267 @@
+"""What the fixtures of `pytest_ottla` do, imported when the first of them is set up.
+
+Testbeds are kept for the session, one for each configuration that tests ask for, and emptied between two tests.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ottla.broker.config.options import ConfigError
+from ottla.testing.handle import Kafka
+from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
+from ottla.testing.testbed import Testbed
+from ottla.testing.views import ConnectionView
+from ottla.testing.worlds import describe_leak
+
+ISOLATIONS: Final = ("reset", "names", "fresh")
+LEAKS: Final = ("warn", "error", "ignore")
+BEDS_MAX: Final = 4
+"""Of one session: the one that was used least recently ends."""
+CLUSTER_SETTINGS: Final[Mapping[str, object]] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+"""Of `kafka_cluster`: a broker that is killed takes nothing with it."""
+
+
+class OttlaWarning(pytest.PytestWarning):
+    """A test has left something in its broker that the next one may meet."""
+
+
+@dataclass(frozen=True)
+class FixtureOptions:
+    brokers: int
+    settings: Mapping[str, object]
+    profile: str
+    isolation: str
+    topics: Mapping[str, int]
+    data: str
+    deadline: float
+    leaks: str
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        for name, allowed in (("isolation", ISOLATIONS), ("leaks", LEAKS)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ConfigError(f"ottla_{name}={value!r}: expected one of {', '.join(allowed)}")
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for tests that can share a broker."""
+        return self.brokers, self.profile, tuple(sorted((name, str(each)) for name, each in self.settings.items()))
+
+    def testbed(self, topics: Mapping[str, int] | None = None) -> Testbed:
+        return Testbed(
+            brokers=self.brokers,
+            settings=self.settings,
+            profile=self.profile,
+            topics=topics,
+            data=self.data,
+            deadline=self.deadline,
+        )
+
+
+def session_options(config: pytest.Config) -> FixtureOptions:
+    """What ini and command line say. Raises ConfigError."""
+    lines: list[str] = config.getini("ottla_settings")
+    settings = dict(line.split("=", 1) for line in lines if "=" in line)
+    wrong = [line for line in lines if "=" not in line]
+    if wrong:
+        raise ConfigError(f"ottla_settings: {wrong[0]!r} is not NAME=VALUE")
+    return FixtureOptions(
+        brokers=int(config.getini("ottla_brokers")),
+        settings=settings,
+        profile=config.getini("ottla_profile"),
+        isolation=config.getoption("ottla_isolation") or config.getini("ottla_isolation"),
+        topics={},
+        data=config.getini("ottla_data"),
+        deadline=float(config.getini("ottla_deadline")),
+        leaks=config.getini("ottla_leaks"),
+    )
+
+
+def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions:
+    """The options with what the marker says; the settings of both hold. Raises ConfigError."""
+    for marker in reversed(list(node.iter_markers("kafka"))):
+        given: dict[str, Any] = dict(marker.kwargs)
+        settings = {**options.settings, **given.pop("settings", {})}
+        options = replace(options, settings=settings, **given)
+    return options
+
+
+class TestbedPool:
+    """The testbeds of a session."""
+
+    __test__ = False
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.options = session_options(config)
+        self._env: list[str] = config.getini("ottla_env")
+        self._environ: dict[str, str | None] = {}
+        # The least recently used first.
+        self._beds: dict[tuple[object, ...], Testbed] = {}
+        self.profiles: dict[str, None] = {}
+
+    def get(self, options: FixtureOptions) -> Testbed:
+        """Raises ConfigError, StartError."""
+        bed = self._beds.pop(options.key, None)
+        if bed is None:
+            if len(self._beds) >= BEDS_MAX:
+                # Not the session's own, which fixtures of that scope may hold.
+                oldest = next(key for key in self._beds if key != self.options.key)
+                self._beds.pop(oldest).stop()
+            bed = self.opened(options)
+        self._beds[options.key] = bed
+        return bed
+
+    def opened(self, options: FixtureOptions) -> Testbed:
+        bed = options.testbed()
+        bed.start()
+        self.profiles[options.profile] = None
+        for name in self._env:
+            self._environ.setdefault(name, os.environ.get(name))
+            os.environ[name] = bed.hosted.bootstrap
+        return bed
+
+    def close(self) -> None:
+        for bed in self._beds.values():
+            bed.stop()
+        self._beds.clear()
+        for name, value in self._environ.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class TestRun:
+    """One test and its testbed."""
+
+    __test__ = False
+
+    def __init__(self, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
+        self.bed = bed
+        self.options = options
+        self.groups: list[str] = []
+        self._node = node
+        self._numbers = count(1)
+        self._mark = ReportMark.now(bed)
+        bed.wire.test = node.name
+
+    def new_name(self, kind: str) -> str:
+        """Unique to test, worker and call."""
+        words = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node.name).strip("-")[:120]
+        worker = getattr(self._node.config, "workerinput", {}).get("workerid")
+        return "-".join(filter(None, (words, worker, f"{kind}{next(self._numbers)}")))
+
+    def new_topic(self, partitions: int | None = None, **configs: object) -> str:
+        name = self.new_name("topic")
+        Kafka(self.bed).create_topic(name, partitions, configs={key.replace("_", "."): configs[key] for key in configs})
+        return name
+
+    def new_group(self) -> str:
+        name = self.new_name("group")
+        self.groups.append(name)
+        return name
+
+    def sections(self, *, is_full: bool) -> list[Section]:
+        return self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
+
+    def end(self) -> None:
+        """Empties what the options say, and reports what was left open."""
+        bed, isolation = self.bed, self.options.isolation
+        left = [] if isolation == "fresh" else bed.call(leftovers, bed, self.groups)
+        leaks: tuple[ConnectionView, ...] = ()
+        if isolation == "reset":
+            leaks = bed.run(bed.reset()).leaks
+        elif isolation == "fresh":
+            leaks = tuple(bed.run(bed.open_connections()))
+            bed.stop()
+        bed.wire.test = ""
+        self._report([*map(describe_leak, leaks), *left])
+
+    def _report(self, sentences: list[str]) -> None:
+        if not sentences or self.options.leaks == "ignore":
+            return
+        if self.options.leaks == "error":
+            pytest.fail("; ".join(sentences), pytrace=False)
+        for each in sentences:
+            warnings.warn(OttlaWarning(each), stacklevel=2)
+
+
+@contextmanager
+def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions | None = None) -> Generator[TestRun]:
+    """A test with a testbed of its options: those of the marker, or the ones given."""
+    function = getattr(node, "function", None)
+    if getattr(function, "is_hypothesis_test", False):
+        pytest.fail(
+            "a test by @given runs its examples within one `kafka`: take the fixture kafka_world, and write "
+            "`with kafka_world() as kafka:` in the test, which is a clean broker for each example",
+            pytrace=False,
+        )
+    options = marked_options(pool.options, node) if options is None else options
+    bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
+    run = TestRun(bed, node, options)
+    for name, partitions in options.topics.items():
+        Kafka(bed).create_topic(name, partitions)
+    try:
+        yield run
+    finally:
+        run.end()
+
+
+def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
+    options = marked_options(pool.options, node)
+    return replace(options, brokers=max(options.brokers, 3), settings={**CLUSTER_SETTINGS, **options.settings})
+
+
+@contextmanager
+def clean_world(bed: Testbed) -> Generator[Kafka]:
+    """For one example of Hypothesis."""
+    try:
+        yield Kafka(bed)
+    finally:
+        bed.run(bed.reset())
+
+
+def broker_fixture(
+    name: str,
+    *,
+    scope: Any = "module",
+    brokers: int = 1,
+    settings: Mapping[str, object] | None = None,
+    profile: str = "test",
+    topics: Mapping[str, int] | None = None,
+    data: str | Path = "auto",
+    deadline: float = 5.0,
+) -> Callable[..., Any]:
+    """A pytest fixture of this name and scope that yields a `Kafka` of its own:
+
+        orders_kafka = broker_fixture("orders_kafka", topics={"orders": 3})
+
+    Nothing is emptied between the tests of its scope, unless they call `reset`."""
+
+    def opened() -> Generator[Kafka]:
+        bed = Testbed(brokers=brokers, settings=settings, profile=profile, topics=topics, data=data, deadline=deadline)
+        bed.start()
+        try:
+            yield Kafka(bed)
+        finally:
+            bed.stop()
+
+    opened.__doc__ = f"{name}: a broker of its own."
+    fixture: Callable[..., Any] = pytest.fixture(opened, scope=scope, name=name)  # pyright: ignore[reportUnknownMemberType]
+    return fixture

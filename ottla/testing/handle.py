@@ -1,0 +1,307 @@
+"""The handle of a test: what is in the broker and what happens to it, without a client.
+
+    with ottla.testing.broker() as kafka:
+        kafka.create_topic("orders", partitions=3)
+        kafka.produce("orders", [(b"alice", b"book")])
+        assert [record.value for record in kafka.records("orders")] == [b"book"]
+        shop = kafka.group("shop")
+        shop.wait_until_stable(members=2)
+        assert shop.lag("orders") == {0: 0, 1: 0, 2: 0}
+
+All methods may be called from any thread. No socket is opened: each call is a step on the broker's loop. Waits look at
+facts as they happen; one that is over raises DeadlineExceeded, which says what is missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ottla.coordinator.facts import Fact
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.records.record import RecordHeader
+from ottla.replication.partition import ACKS_ALL
+from ottla.testing import conditions
+from ottla.testing.profile import client_config
+from ottla.testing.testbed import Testbed
+from ottla.testing.views import (
+    ConnectionView,
+    GroupRebalance,
+    GroupView,
+    MemberView,
+    PartitionView,
+    StoredRecord,
+    TopicView,
+)
+from ottla.testing.worlds import ResetReport
+from ottla.testing.writing import GivenRecord
+
+RECORDS_MAX = 100_000
+
+
+class Kafka:
+    """For tests that block. `ottla.testing.async_handle.KafkaAsync` is the same for coroutines."""
+
+    def __init__(self, bed: Testbed) -> None:
+        self._bed = bed
+
+    # The brokers.
+
+    @property
+    def bootstrap(self) -> str:
+        """What to give clients as `bootstrap.servers`: HOST:PORT, of a cluster all brokers."""
+        return self._bed.hosted.bootstrap
+
+    @property
+    def cluster_id(self) -> str:
+        return self._bed.hosted.cluster_id
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers that run."""
+        return self._bed.call(lambda: list(self._bed.hosted.parts()))
+
+    def kill(self, node_id: int) -> None:
+        """Ends a broker of a cluster as `kill -9` does. Raises NotRunningError."""
+        self._bed.run(self._bed.hosted.kill(node_id))
+
+    def shut_down(self, node_id: int) -> None:
+        """Stops a broker of a cluster; it hands over what it leads first. Raises NotRunningError."""
+        self._bed.run(self._bed.hosted.shut_down(node_id))
+
+    def restart(self, node_id: int) -> None:
+        """Starts a broker of a cluster again, on its port and with its data. Raises StartError, NotRunningError."""
+        self._bed.run(self._bed.hosted.restart(node_id))
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """Those that clients have open."""
+        return self._bed.run(self._bed.open_connections())
+
+    def client_config(self, kind: str, library: str = "confluent-kafka") -> dict[str, Any]:
+        """What a `producer` or a `consumer` of confluent-kafka, kafka-python, aiokafka or java takes, in the library's
+        names: the address, and short back-offs and heartbeats. Raises ConfigError."""
+        return client_config(kind, library, self.bootstrap)
+
+    # Topics and records.
+
+    @property
+    def topics(self) -> list[str]:
+        """Their names, without internal ones."""
+        return self._bed.call(self._bed.reader.topic_names)
+
+    def topic(self, name: str) -> "KafkaTopic":
+        """It need not be there."""
+        return KafkaTopic(self._bed, name)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        *,
+        replication_factor: int | None = None,
+        configs: Mapping[str, object] | None = None,
+    ) -> "KafkaTopic":
+        """None leaves a number to the broker's defaults. Returns when all partitions have leaders. Raises the
+        KafkaError that CreateTopics would be answered with."""
+        self._bed.run(self._bed.writer.create_topic(name, partitions, replication_factor, configs or {}))
+        return KafkaTopic(self._bed, name)
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[GivenRecord],
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Sequence[RecordHeader] = (),
+        acks: int = ACKS_ALL,
+        compression: str = "none",
+        as_producer: tuple[int, int, int] | None = None,
+    ) -> list[tuple[int, int]]:
+        """Partition and offset of each record. A record is its value, a pair of key and value, or a `Record`; keys
+        choose the partition as Kafka's clients in Java do, without keys records go to one partition after the other.
+        `timestamp` is in milliseconds. `as_producer` forges an idempotent batch: producer id, epoch, first sequence.
+        Raises the KafkaError that a Produce request would be answered with."""
+        return self._bed.run(
+            self._bed.writer.produce(
+                topic,
+                records,
+                partition=partition,
+                timestamp=timestamp,
+                headers=headers,
+                acks=acks,
+                compression=compression,
+                as_producer=as_producer,
+            )
+        )
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        start: int = 0,
+        isolation: str = "read_committed",
+        limit: int = RECORDS_MAX,
+    ) -> list[StoredRecord]:
+        """What a consumer would read now, of one partition in order, of all by timestamp. `isolation` is
+        read_committed, read_uncommitted, or log, which has control records and what is above the high watermark too.
+        Raises UnknownTopicOrPartition, and TooManyRecordsError where there are more than `limit`."""
+        return self._bed.call(self._bed.reader.records, topic, partition, start, isolation, limit)
+
+    # Groups.
+
+    @property
+    def groups(self) -> list[str]:
+        """Those with members or committed offsets, by their ids."""
+        return self._bed.call(self._bed.reader.group_ids)
+
+    def group(self, group_id: str) -> "KafkaGroup":
+        """It need not be there."""
+        return KafkaGroup(self._bed, group_id)
+
+    # Waits. `within` is in seconds; by default it is the deadline of the fixture.
+
+    def wait(self, predicate: Callable[["Kafka"], object], *, describe: str, within: float | None = None) -> None:
+        """Until `predicate` gives something true; it is called on the broker's loop with this handle after each event,
+        may look at everything, and must not block. Raises DeadlineExceeded."""
+        condition = conditions.GivenCondition(lambda: predicate(self), describe)
+        self._bed.run(self._bed.wait(condition, within))
+
+    def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
+        """Until the topic has this number of records, or more. Raises DeadlineExceeded."""
+        self._bed.run(self._bed.wait(conditions.topic_records(self._bed.sources, topic, count), within))
+
+    def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
+        """Until consumers were given all records of the topic, or `count` of them, whether they committed that or not.
+        Raises DeadlineExceeded."""
+        self._bed.run(self._bed.wait(conditions.topic_consumed(self._bed.sources, topic, count), within))
+
+    def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
+        """Until all replicas of the topic are in sync, and each partition has a leader. Raises DeadlineExceeded."""
+        self._bed.run(self._bed.wait(conditions.topic_in_sync(self._bed.sources, topic), within))
+
+    def wait_until_leader(
+        self, topic: str, partition: int, *, node: int | None = None, within: float | None = None
+    ) -> None:
+        """Until the partition is led by a broker, or by this one. Raises DeadlineExceeded."""
+        condition = conditions.partition_led_by(self._bed.sources, topic, partition, node)
+        self._bed.run(self._bed.wait(condition, within))
+
+    # Isolation.
+
+    def reset(self) -> ResetReport:
+        """Empties the broker: connections, groups, offsets, transactions, topics, ACLs, quotas, users, configs. Topics
+        given at the start are made again. What has been used once as an identity is not used again."""
+        return self._bed.run(self._bed.reset())
+
+
+class KafkaTopic:
+    """One topic. What it shows is as of the moment of the call."""
+
+    def __init__(self, bed: Testbed, name: str) -> None:
+        self._bed = bed
+        self.name = name
+
+    def describe(self) -> TopicView:
+        """Raises UnknownTopicOrPartition."""
+        view = self._bed.call(self._bed.reader.topic, self.name)
+        if view is None:
+            raise UnknownTopicOrPartition(f"there is no topic {self.name!r}")
+        return view
+
+    @property
+    def exists(self) -> bool:
+        return self._bed.call(self._bed.reader.topic, self.name) is not None
+
+    @property
+    def partitions(self) -> tuple[PartitionView, ...]:
+        """Raises UnknownTopicOrPartition."""
+        return self.describe().partitions
+
+    def delete(self) -> None:
+        """Raises UnknownTopicOrPartition."""
+        self._bed.run(self._bed.writer.delete_topic(self.name))
+
+    def add_partitions(self, count: int) -> None:
+        """`count`: how many it has then. Raises the KafkaError of CreatePartitions."""
+        self._bed.run(self._bed.writer.add_partitions(self.name, count))
+
+    def delete_records(self, partition: int, *, before: int) -> None:
+        """The partition begins at this offset then. Raises the KafkaError of DeleteRecords."""
+        self._bed.run(self._bed.writer.delete_records(self.name, partition, before))
+
+
+class KafkaGroup:
+    """One consumer group. What it shows is as of the moment of the call; `describe` shows all of one moment."""
+
+    def __init__(self, bed: Testbed, group_id: str) -> None:
+        self._bed = bed
+        self.group_id = group_id
+
+    def describe(self) -> GroupView:
+        return self._bed.call(self._bed.reader.group, self.group_id)
+
+    @property
+    def exists(self) -> bool:
+        return self.describe().exists
+
+    @property
+    def state(self) -> str:
+        """As DescribeGroups shows it: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead where there is no
+        such group."""
+        return self.describe().state
+
+    @property
+    def generation(self) -> int:
+        return self.describe().generation
+
+    @property
+    def members(self) -> tuple[MemberView, ...]:
+        return self.describe().members
+
+    @property
+    def offsets(self) -> Mapping[tuple[str, int], int]:
+        """What is committed, by topic and partition."""
+        return self.describe().offsets
+
+    def lag(self, topic: str) -> dict[int, int]:
+        """Records behind the committed offset, by partition; all of them where nothing is committed."""
+        return self._bed.call(lambda: self._bed.reader.lag(self._bed.reader.group(self.group_id), topic))
+
+    @property
+    def history(self) -> list[GroupRebalance]:
+        """The rebalances since the last reset, the oldest first."""
+        return self._bed.call(self._bed.histories.of, self.group_id)
+
+    @property
+    def facts(self) -> list[tuple[int, Fact]]:
+        """What the coordinator has reported (`ottla.coordinator.facts`), each with its time in ms."""
+        return list(self._bed.call(self._bed.histories.facts_of, self.group_id))
+
+    # Waits.
+
+    def wait_until_stable(
+        self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None
+    ) -> None:
+        """`assigned`: how many partitions of each topic have an owner. Raises DeadlineExceeded."""
+        condition = conditions.group_stable(self._bed.sources, self.group_id, members, assigned)
+        self._bed.run(self._bed.wait(condition, within))
+
+    def wait_until_empty(self, *, within: float | None = None) -> None:
+        """Until it has no member. Raises DeadlineExceeded."""
+        self._bed.run(self._bed.wait(conditions.group_empty(self._bed.sources, self.group_id), within))
+
+    def wait_until_generation(self, generation: int, *, within: float | None = None) -> None:
+        """Until it has come to this generation, or a later one. Raises DeadlineExceeded."""
+        condition = conditions.group_generation(self._bed.sources, self.group_id, generation)
+        self._bed.run(self._bed.wait(condition, within))
+
+    def wait_until_lag(self, lag: int, *, topic: str, within: float | None = None) -> None:
+        """Until this number of records of the topic, or fewer, are not committed. Raises DeadlineExceeded."""
+        condition = conditions.group_lag(self._bed.sources, self.group_id, lag, topic)
+        self._bed.run(self._bed.wait(condition, within))
+
+    def wait_until_committed(self, topic: str, offsets: Mapping[int, int], *, within: float | None = None) -> None:
+        """Until it has committed these offsets, or later ones, by partition. Raises DeadlineExceeded."""
+        condition = conditions.group_committed(self._bed.sources, self.group_id, topic, offsets)
+        self._bed.run(self._bed.wait(condition, within))

@@ -1,0 +1,106 @@
+"""The rebalances of groups, put together from the facts that brokers report about them."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.coordinator.facts import (
+    Cause,
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberRemoved,
+    RebalanceStarted,
+    StateChanged,
+)
+from ottla.testing.views import GroupRebalance
+
+REBALANCES_KEPT = 200
+FACTS_KEPT = 2000
+
+
+class GroupHistories:
+    def __init__(self) -> None:
+        self.generation_max = 0
+        """Of all groups."""
+        self._rebalances: dict[str, deque[GroupRebalance]] = {}
+        self._facts: dict[str, deque[tuple[int, Fact]]] = {}
+        self._removed: dict[str, dict[str, Cause]] = {}
+
+    def observe(self, fact: Fact, now_ms: int) -> None:
+        """For the observers of a group coordinator."""
+        group_id = getattr(fact, "group_id", None)
+        if group_id is None:
+            return
+        self._facts.setdefault(group_id, deque(maxlen=FACTS_KEPT)).append((now_ms, fact))
+        match fact:
+            case RebalanceStarted():
+                self._begin(fact, now_ms)
+            case MemberRemoved():
+                self._removed.setdefault(group_id, {})[fact.member_id] = fact.cause
+            case GenerationStarted():
+                self._change(group_id, fact.generation, join_phase_ms=fact.join_phase_ms, members=fact.member_ids)
+            case GenerationCompleted():
+                self._change(group_id, fact.generation, sync_phase_ms=fact.sync_phase_ms)
+            case _:
+                pass
+
+    def of(self, group_id: str) -> list[GroupRebalance]:
+        """The oldest first."""
+        return list(self._rebalances.get(group_id, ()))
+
+    def facts_of(self, group_id: str) -> Sequence[tuple[int, Fact]]:
+        """Each with its time by the broker's clock."""
+        return tuple(self._facts.get(group_id, ()))
+
+    def state_since(self, group_id: str) -> int | None:
+        """When the group came into the state that it is in; None where that was not seen."""
+        for now_ms, fact in reversed(self._facts.get(group_id, ())):
+            if isinstance(fact, StateChanged):
+                return now_ms
+        return None
+
+    def group_ids(self) -> list[str]:
+        return list(self._rebalances)
+
+    def clear(self) -> None:
+        self._rebalances.clear()
+        self._facts.clear()
+        self._removed.clear()
+
+    def _begin(self, fact: RebalanceStarted, now_ms: int) -> None:
+        rebalances = self._rebalances.setdefault(fact.group_id, deque(maxlen=REBALANCES_KEPT))
+        rebalances.append(
+            GroupRebalance(
+                generation=fact.generation,
+                cause=fact.cause,
+                member_id=fact.member_id,
+                client_reason=fact.client_reason,
+                started_ms=now_ms,
+                removed=self._removed.pop(fact.group_id, {}),
+            )
+        )
+
+    def _change(
+        self,
+        group_id: str,
+        generation: int,
+        *,
+        join_phase_ms: int | None = None,
+        sync_phase_ms: int | None = None,
+        members: tuple[str, ...] = (),
+    ) -> None:
+        self.generation_max = max(self.generation_max, generation)
+        rebalances = self._rebalances.get(group_id)
+        if not rebalances:
+            return
+        last = rebalances[-1]
+        removed = {**(last.removed or {}), **self._removed.pop(group_id, {})}
+        rebalances[-1] = replace(
+            last,
+            generation=generation,
+            join_phase_ms=last.join_phase_ms if join_phase_ms is None else join_phase_ms,
+            sync_phase_ms=last.sync_phase_ms if sync_phase_ms is None else sync_phase_ms,
+            members=members or last.members,
+            removed=removed,
+        )

@@ -1,0 +1,140 @@
+"""The brokers of a handle: one, or a cluster, on a loop of their own, with what looks at them attached.
+
+Their log is kept in memory, for failure reports. A broker that is killed and restarted is another one with the same
+node id: what looks at brokers is attached to each again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from io import TextIOBase
+from pathlib import Path
+from random import Random
+from typing import TextIO, cast
+
+from ottla.broker.assembly import Parts
+from ottla.broker.broker import Broker
+from ottla.broker.local_cluster import LocalCluster
+from ottla.broker.logging import LazyLog
+from ottla.testing.embedded import NotRunningError
+from ottla.testing.options import ParsedOptions, checked_count
+
+LOOPBACK = "127.0.0.1"
+LOG_LINES = 400
+
+
+class LogLines(TextIOBase):
+    """The last lines of a log."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LOG_LINES)
+        self.count = 0
+        """Of all lines so far."""
+
+    def write(self, text: str, /) -> int:
+        for line in text.splitlines():
+            self._lines.append(line)
+            self.count += 1
+        return len(text)
+
+    def since(self, count: int) -> list[str]:
+        """Those that followed the first `count`, as far as they are kept."""
+        kept = list(self._lines)
+        return kept[max(len(kept) - (self.count - count), 0) :]
+
+
+class HostedBrokers:
+    """`await start()` first, on the loop that is to serve; `await stop()` at the end."""
+
+    def __init__(
+        self, settings: Mapping[str, object], brokers: int, attach: Callable[[Parts], None], rng: Random | None = None
+    ) -> None:
+        """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
+        options = ParsedOptions({"settings": settings})
+        self.config = options.config
+        self.count = checked_count(brokers, None)
+        self.log_lines = LogLines()
+        self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
+        self._attach = attach
+        self._rng = rng
+        self._one: Broker | None = None
+        self._cluster: LocalCluster | None = None
+        self.started_at = datetime.now(UTC)
+
+    async def start(self, data_dir: Path) -> None:
+        """Raises StartError."""
+        if self.count == 1:
+            one = Broker(self.config, data_dir=data_dir, host=LOOPBACK, port=0, log=self._log, rng=self._rng)
+            await one.start()
+            self._one = one
+            self._attach(one.parts)
+            return
+        cluster = LocalCluster(
+            self.config,
+            data_dir=data_dir,
+            brokers=self.count,
+            host=LOOPBACK,
+            port=0,
+            log=self._log,
+            opened=lambda broker: self._attach(broker.parts),
+        )
+        await cluster.start()
+        self._cluster = cluster
+
+    async def stop(self) -> None:
+        one, self._one = self._one, None
+        cluster, self._cluster = self._cluster, None
+        if one is not None:
+            await one.stop()
+        if cluster is not None:
+            await cluster.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        if self._cluster is not None:
+            return self._cluster.bootstrap
+        return self._broker().bootstrap
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id if self._cluster is not None else self._broker().cluster_id
+
+    @property
+    def node_ids(self) -> list[int]:
+        """Of all brokers, also those that do not run at the moment."""
+        return [0] if self._cluster is None else self._cluster.node_ids
+
+    def parts(self) -> dict[int, Parts]:
+        """Of the brokers that run, by node id."""
+        if self._cluster is not None:
+            return {node_id: broker.parts for node_id, broker in self._cluster.brokers.items()}
+        return {} if self._one is None else {self._one.node_id: self._one.parts}
+
+    async def kill(self, node_id: int) -> None:
+        """As `kill -9` does. Raises NotRunningError."""
+        await self._clustered(node_id, must_run=True).kill_broker(node_id)
+
+    async def shut_down(self, node_id: int) -> None:
+        """It hands over what it leads first. Raises NotRunningError."""
+        await self._clustered(node_id, must_run=True).stop_broker(node_id)
+
+    async def restart(self, node_id: int) -> None:
+        """On its port, with its data; one that runs is shut down before. Raises NotRunningError, StartError."""
+        cluster = self._clustered(node_id, must_run=False)
+        if node_id in cluster.brokers:
+            await cluster.stop_broker(node_id)
+        await cluster.start_broker(node_id)
+
+    def _broker(self) -> Broker:
+        if self._one is None:
+            raise NotRunningError("the broker is not open")
+        return self._one
+
+    def _clustered(self, node_id: int, *, must_run: bool) -> LocalCluster:
+        if self._cluster is None:
+            raise NotRunningError("a broker by itself is not killed or restarted: a test with brokers=3 can do that")
+        known = list(self._cluster.brokers) if must_run else self._cluster.node_ids
+        if node_id not in known:
+            what = "runs" if must_run else "is part of the cluster"
+            raise NotRunningError(f"no broker {node_id!r} {what}, only {', '.join(map(str, known)) or 'none'}")
+        return self._cluster

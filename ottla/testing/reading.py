@@ -1,0 +1,291 @@
+"""What brokers remember, read on their loop without a request: topics, records, groups, connections."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.assembly import Parts
+from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionInfo, TopicInfo
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscribed_topics
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.primitives import DecodeError
+from ottla.protocol.records.batch import BatchHeader, iterate_batches
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.record import Record, iterate_records
+from ottla.replication.partition import Partition
+from ottla.testing.hosting import HostedBrokers
+from ottla.testing.views import ConnectionView, GroupView, MemberView, PartitionView, StoredRecord, TopicView
+from ottla.testing.wire import WireRing
+
+if TYPE_CHECKING:
+    from ottla.coordinator.classic.group import ClassicGroup
+    from ottla.coordinator.classic.member import Member
+    from ottla.coordinator.group_shard import GroupShard
+
+READ_BYTES = 1 << 20
+NO_STATE = "Dead"
+ISOLATION = ("read_committed", "read_uncommitted", "log")
+
+
+class TooManyRecordsError(Exception):
+    """A read found more records than its limit."""
+
+
+class BrokerReader:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, hosted: HostedBrokers, wire: WireRing) -> None:
+        self._hosted = hosted
+        self._wire = wire
+
+    # Topics.
+
+    @property
+    def image(self) -> MetadataImage:
+        """That of the broker that has seen most."""
+        images = [parts.metadata.image for parts in self._hosted.parts().values()]
+        return max(images, key=lambda image: image.revision)
+
+    def topic_names(self) -> list[str]:
+        """Without those that brokers keep their own state in."""
+        return sorted(name for name in self.image.topics if name not in INTERNAL_TOPICS)
+
+    def topic(self, name: str) -> TopicView | None:
+        topic = self.image.topic(name)
+        if topic is None:
+            return None
+        partitions = tuple(self._partition(topic, index, state) for index, state in enumerate(topic.partitions))
+        return TopicView(name, topic.topic_id, partitions, dict(topic.configs))
+
+    def leader(self, topic: str, index: int) -> Partition | None:
+        """The replica that leads, where its broker runs."""
+        state = self.image.partition(topic, index)
+        parts = None if state is None else self._hosted.parts().get(state.leader)
+        partition = None if parts is None else parts.replicas.find(topic, index)
+        return partition if partition is not None and partition.is_leader else None
+
+    def _partition(self, topic: TopicInfo, index: int, state: PartitionInfo) -> PartitionView:
+        known: dict[str, Any] = {
+            "topic": topic.name,
+            "partition": index,
+            "leader": None if state.leader == NO_LEADER else state.leader,
+            "leader_epoch": state.leader_epoch,
+            "replicas": state.replicas,
+            "isr": state.isr,
+        }
+        replica = self.leader(topic.name, index)
+        if replica is not None:
+            known |= {
+                "log_start_offset": replica.log.log_start_offset,
+                "last_stable_offset": replica.last_stable_offset,
+                "high_watermark": replica.high_watermark,
+                "log_end_offset": replica.log.log_end_offset,
+            }
+        return PartitionView(**known)
+
+    # Records.
+
+    def records(self, name: str, partition: int | None, start: int, isolation: str, limit: int) -> list[StoredRecord]:
+        """Raises UnknownTopicOrPartition, TooManyRecordsError, ValueError for another isolation."""
+        if isolation not in ISOLATION:
+            raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(ISOLATION)}")
+        topic = self.image.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        indexes = range(len(topic.partitions)) if partition is None else [partition]
+        found: list[StoredRecord] = []
+        for index in indexes:
+            replica = self.leader(name, index)
+            if replica is None:
+                raise UnknownTopicOrPartition(f"{name}-{index} has no leader, or does not exist")
+            for record in _records_of(replica, start, isolation):
+                found.append(record)
+                if len(found) > limit:
+                    raise TooManyRecordsError(f"{name} has more than {limit} records: give another limit")
+        if partition is None:
+            found.sort(key=lambda record: (record.timestamp, record.partition, record.offset))
+        return found
+
+    def record_count(self, name: str) -> int:
+        """Records that consumers see, and what stands between them: from the log starts to the high watermarks."""
+        topic = self.topic(name)
+        if topic is None:
+            return 0
+        return sum(max(each.high_watermark - each.log_start_offset, 0) for each in topic.partitions)
+
+    # Groups.
+
+    def group_ids(self) -> list[str]:
+        found: dict[str, None] = {}
+        for shard, _ in self._shards():
+            found |= dict.fromkeys((*shard.groups, *shard.durable.offsets))
+        return sorted(found)
+
+    def group(self, group_id: str) -> GroupView:
+        for shard, parts in self._shards():
+            group = shard.groups.get(group_id)
+            logged = shard.durable.offsets.get(group_id, {})
+            if group is None and not logged:
+                continue
+            offsets = {place: each.committed.offset for place, each in sorted(logged.items())}
+            return _group_view(group_id, group, offsets, parts.runtime.clock.now_ms())
+        return GroupView(group_id, False, NO_STATE, -1, None, None, (), {})
+
+    def lag(self, view: GroupView, topic: str) -> dict[int, int]:
+        """By partition, up to the high watermark. Where the group has committed nothing, all records are left."""
+        found = self.topic(topic)
+        if found is None:
+            return {}
+        return {
+            each.partition: max(
+                each.high_watermark - view.offsets.get((topic, each.partition), each.log_start_offset), 0
+            )
+            for each in found.partitions
+        }
+
+    def coordinators_missing(self) -> int:
+        """How many partitions of `__consumer_offsets` no broker serves."""
+        topic = self.image.topic(CONSUMER_OFFSETS)
+        return (0 if topic is None else len(topic.partitions)) - sum(1 for _ in self._shards())
+
+    def _shards(self) -> "Iterator[tuple[GroupShard, Parts]]":
+        for parts in self._hosted.parts().values():
+            for shard in parts.group_loader.loaded_shards():
+                yield shard, parts
+
+    # Connections.
+
+    def connections(self) -> list[ConnectionView]:
+        """Those of clients, in the order in which they were opened."""
+        views: list[ConnectionView] = []
+        for parts in self._hosted.parts().values():
+            for connection in parts.server.connections:
+                notes = self._wire.notes_of(connection)
+                if notes.is_of_broker:
+                    continue
+                client = connection.client
+                software = "" if client is None else f"{client.software_name} {client.software_version}".strip()
+                views.append(
+                    ConnectionView(
+                        name=notes.name,
+                        client_id=notes.client_id,
+                        software=software,
+                        address=connection.peer_host,
+                        principal=str(connection.principal),
+                        listener=connection.listener_name,
+                        apis={api: tuple(sorted(versions)) for api, versions in sorted(notes.apis.items())},
+                        groups=tuple(notes.groups),
+                        opened_in=notes.opened_in,
+                        in_flight=len(connection.parked),
+                    )
+                )
+        return views
+
+
+def _group_view(
+    group_id: str, group: "ClassicGroup | None", offsets: Mapping[tuple[str, int], int], now_ms: int
+) -> GroupView:
+    if group is None:
+        return GroupView(group_id, True, "Empty", 0, None, None, (), offsets)
+    return GroupView(
+        group_id=group_id,
+        exists=True,
+        state=str(group.state),
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        members=tuple(_member_view(group, member, now_ms) for member in group.members.values()),
+        offsets=offsets,
+    )
+
+
+def _member_view(group: "ClassicGroup", member: "Member", now_ms: int) -> MemberView:
+    waits_for = (
+        "JoinGroup" if member.parked_join is not None else "SyncGroup" if member.parked_sync is not None else None
+    )
+    ends_in_ms = max(member.session_deadline_ms - now_ms, 0)
+    return MemberView(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        subscription=_subscription(group, member),
+        assignment=_assignment(group, member),
+        waits_for=waits_for,
+        last_heard_ms=0 if waits_for else max(member.session_timeout_ms - ends_in_ms, 0),
+        session_ends_in_ms=ends_in_ms,
+    )
+
+
+def _subscription(group: "ClassicGroup", member: "Member") -> tuple[str, ...]:
+    if group.protocol_type != PROTOCOL_TYPE or not member.protocols:
+        return ()
+    try:
+        return tuple(parse_subscribed_topics(member.protocols[0][1]))
+    except DecodeError:
+        return ()
+
+
+def _assignment(group: "ClassicGroup", member: "Member") -> dict[str, tuple[int, ...]]:
+    if group.protocol_type != PROTOCOL_TYPE:
+        return {}
+    try:
+        assigned = parse_assignment(member.assignment).assigned_partitions
+    except DecodeError:
+        return {}
+    return {each.topic: tuple(each.partitions) for each in assigned}
+
+
+def _records_of(replica: Partition, start: int, isolation: str) -> Iterator[StoredRecord]:
+    log = replica.log
+    ends = {
+        "read_committed": replica.last_stable_offset,
+        "read_uncommitted": replica.high_watermark,
+        "log": log.log_end_offset,
+    }
+    end, offset = ends[isolation], max(start, log.log_start_offset)
+    aborted = _aborted(replica, offset, end) if isolation == "read_committed" else {}
+    while offset < end:
+        read = log.read(offset, READ_BYTES, end, wait=True)
+        if not len(read.records):
+            return
+        for position, header in iterate_batches(read.records):
+            if header.is_control and isolation != "log":
+                continue
+            if _is_aborted(header, aborted):
+                continue
+            for record in iterate_records(read.records[position : position + header.size_bytes]):
+                if record.offset >= offset:
+                    yield _stored(replica, header, record)
+        offset = read.end_offset
+
+
+def _aborted(replica: Partition, start: int, end: int) -> dict[int, list[tuple[int, int]]]:
+    """First offset of each aborted transaction and that of its marker, by producer."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for each in replica.log.aborted_transactions(start, end):
+        found.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
+    return found
+
+
+def _is_aborted(header: BatchHeader, aborted: Mapping[int, list[tuple[int, int]]]) -> bool:
+    if not header.is_transactional:
+        return False
+    return any(first <= header.base_offset < last for first, last in aborted.get(header.producer_id, ()))
+
+
+def _stored(replica: Partition, header: BatchHeader, record: Record) -> StoredRecord:
+    sequence = header.base_sequence
+    return StoredRecord(
+        topic=replica.topic,
+        partition=replica.index,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        sequence=sequence if sequence < 0 else sequence + record.offset - header.base_offset,
+        leader_epoch=header.partition_leader_epoch,
+        is_control=header.is_control and parse_marker(record.key, record.value) is not None,
+    )

@@ -1,0 +1,164 @@
+"""A broker or a cluster for tests, with all that looks at it: what the handles for blocking and for asynchronous tests
+(`ottla.testing.handle`, `ottla.testing.async_handle`) have in common.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ottla.broker.assembly import Parts
+from ottla.broker.config.options import ConfigError
+from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.testing.conditions import Sources, coordinators_loaded
+from ottla.testing.histories import GroupHistories
+from ottla.testing.hosting import HostedBrokers
+from ottla.testing.profile import profile_settings
+from ottla.testing.reading import BrokerReader
+from ottla.testing.scratch import ScratchDirectory
+from ottla.testing.views import ConnectionView
+from ottla.testing.waits import Condition, Waits
+from ottla.testing.wire import WireRing
+from ottla.testing.worker import BrokerLoop
+from ottla.testing.worlds import TURNS_FOR_CLOSING, ResetReport, WorldKeeper
+from ottla.testing.writing import WITHIN_S, BrokerWriter
+
+DEADLINE_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+class Testbed:
+    """`start` first, `stop` at the end. Everything else may be called from any thread, and not in a forked child."""
+
+    # Not a class of tests, whatever its name begins with.
+    __test__ = False
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, object] | None = None,
+        profile: str = "test",
+        topics: Mapping[str, int] | None = None,
+        data: str | Path = "auto",
+        deadline: float = DEADLINE_S,
+    ) -> None:
+        """`profile` is of `ottla.testing.profile`, and `settings` go before it. `topics` are created at the start, each
+        with this number of partitions. `data`: the directory to make the data directory in, or auto. `deadline`: of
+        waits, in seconds. Raises ConfigError."""
+        if deadline <= 0:
+            raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
+        self.profile = profile
+        self.deadline_s = deadline
+        self.wire = WireRing()
+        self.histories = GroupHistories()
+        self.waits = Waits()
+        merged = {**profile_settings(profile), **(settings or {})}
+        self.hosted = HostedBrokers(merged, brokers, self._attach)
+        self.reader = BrokerReader(self.hosted, self.wire)
+        self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
+        self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
+        self.world = WorldKeeper(self.hosted, self.histories, self.wire)
+        self._topics = dict(topics or {})
+        self._data = data
+        self._loop: BrokerLoop | None = None
+        self._scratch: ScratchDirectory | None = None
+
+    # Life.
+
+    def start(self) -> None:
+        """Raises StartError, ConfigError."""
+        scratch = ScratchDirectory(self._data)
+        loop = BrokerLoop()
+        try:
+            loop.run(self._start(scratch.path / "data"))
+        except BaseException:
+            loop.stop()
+            scratch.remove()
+            raise
+        self._loop, self._scratch = loop, scratch
+
+    async def _start(self, data_dir: Path) -> None:
+        await self.hosted.start(data_dir)
+        await self._make_topics()
+        await self._serve_groups()
+        await self.world.remember()
+
+    async def _serve_groups(self) -> None:
+        """A client that finds no coordinator asks again, librdkafka after a second: the first test would pay for it."""
+        for parts in self.hosted.parts().values():
+            parts.group_loader.prepare()
+        await next(iter(self.hosted.parts().values())).auto_topic_creation.coordinator_topic_ensured(CONSUMER_OFFSETS)
+        await self.waits.wait(coordinators_loaded(self.sources), WITHIN_S)
+
+    async def _make_topics(self) -> None:
+        for name, partitions in self._topics.items():
+            await self.writer.create_topic(name, partitions, None, {})
+
+    def stop(self) -> None:
+        """In a forked child it does nothing: the brokers are its parent's."""
+        loop, scratch = self._loop, self._scratch
+        if loop is None or loop.is_forked:
+            return
+        assert scratch is not None, "what runs has its data somewhere"
+        self._loop = self._scratch = None
+        try:
+            loop.run(self.hosted.stop())
+        finally:
+            loop.stop()
+            scratch.remove()
+
+    @property
+    def loop(self) -> BrokerLoop:
+        """Raises NotRunningError."""
+        if self._loop is None:
+            from ottla.testing.embedded import NotRunningError
+
+            raise NotRunningError("the broker is not open")
+        return self._loop
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        __tracebackhide__ = True
+        return self.loop.call(function, *arguments)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        __tracebackhide__ = True
+        return self.loop.run(coroutine)
+
+    # Coroutines of the brokers' loop.
+
+    async def wait(self, condition: Condition, within: float | None) -> None:
+        """`within`: seconds; None: the deadline of this testbed. Raises DeadlineExceeded."""
+        await self.waits.wait(condition, self.deadline_s if within is None else within)
+
+    async def reset(self) -> ResetReport:
+        """The topics that were given at the start are made again."""
+        leaks = await self.open_connections()
+        for node_id in self.hosted.node_ids:
+            if node_id not in self.hosted.parts():
+                await self.hosted.restart(node_id)
+        report = await self.world.reset(leaks, len(self.reader.group_ids()))
+        await self._make_topics()
+        return report
+
+    async def open_connections(self) -> list[ConnectionView]:
+        """Those of clients. What was closed just before the call is not among them."""
+        for _ in range(TURNS_FOR_CLOSING):
+            await asyncio.sleep(0)
+        return self.reader.connections()
+
+    # Inside.
+
+    def _attach(self, parts: Parts) -> None:
+        dispatcher = parts.server.dispatcher
+        # Brokers of a cluster have asked each other before.
+        for route in dispatcher.routes.values():
+            self.wire.tap(route)
+        dispatcher.taps.append(self.wire.tap)
+        parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
+        self.waits.attach(parts)
+        self.world.attach(parts)
+
+    def _now_ms(self) -> int:
+        return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()

@@ -1,0 +1,203 @@
+"""The last requests of clients and what they were answered, and what is known of each connection from them.
+
+A tap wraps the functions of every route of a broker: it notes who asked for what when the handler is called, and the
+error when the answer is known. A request that is parked gets a route of its own, so that its answer is found again.
+Keys, values and secrets are never kept.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic_ns
+from typing import Any
+
+from ottla.broker.server.dispatch import Route
+from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
+from ottla.broker.server.request_context import RequestContext
+from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.testing.deliveries import Deliveries
+
+EVENTS_KEPT = 4096
+NAMES_SHOWN = 3
+FETCH = "Fetch"
+
+
+@dataclass(slots=True)
+class ConnectionNotes:
+    """What the requests of one connection have shown so far."""
+
+    name: str
+    opened_in: str
+    client_id: str | None = None
+    groups: dict[str, None] = field(default_factory=dict[str, None])
+    members: dict[str, None] = field(default_factory=dict[str, None])
+    apis: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+
+    @property
+    def is_of_broker(self) -> bool:
+        return (self.client_id or "").startswith(BROKER_CLIENT_ID)
+
+
+@dataclass(slots=True)
+class WireEvent:
+    """A request; with its answer, where that is known."""
+
+    at_ns: int
+    connection: ConnectionNotes
+    api: str
+    version: int
+    what: str
+    member_id: str = ""
+    error: int | None = None
+    """None: it has no answer yet."""
+    answered_ns: int = 0
+
+
+class WireRing:
+    """The last EVENTS_KEPT requests of clients, the oldest first."""
+
+    def __init__(self) -> None:
+        self._events: deque[WireEvent] = deque(maxlen=EVENTS_KEPT)
+        # Of connections that are open, and those that were closed since the last one was opened.
+        self._notes: dict[Any, ConnectionNotes] = {}
+        self._numbers: Counter[str] = Counter()
+        self.deliveries = Deliveries()
+        self.count = 0
+        """Of all requests so far."""
+        self.test = ""
+        """The test that is running."""
+
+    def tap(self, route: Route) -> None:
+        """For `Dispatcher.taps`."""
+        route.handle = partial(self._handle, route.handle)
+
+    def since(self, count: int) -> list[WireEvent]:
+        """Those that followed the first `count`, as far as they are kept."""
+        kept = list(self._events)
+        return kept[max(len(kept) - (self.count - count), 0) :]
+
+    def notes_of(self, connection: Any) -> ConnectionNotes:
+        """Of one that has sent nothing yet, they say that it is new."""
+        notes = self._notes.get(connection)
+        return ConnectionNotes("new", self.test) if notes is None else notes
+
+    def answered(self, member_id: str, error: ErrorCode, since_ns: int) -> Iterator[WireEvent]:
+        """Requests of a member since a moment that were answered with an error."""
+        for event in reversed(self._events):
+            if event.at_ns < since_ns:
+                return
+            if event.member_id == member_id and event.error == error:
+                yield event
+
+    def _handle(self, handle: Callable[[Any, Any], Any], context: RequestContext, request: Any) -> Any:
+        event = self._begin(context, request)
+        try:
+            response = handle(context, request)
+        except KafkaError as error:
+            _end(event, int(error.code))
+            raise
+        if response is not None:
+            self._end(event, response)
+        elif context.is_parked and context.frame is None:
+            context.route = self._answering(context.route, event)
+        else:
+            _end(event, 0)
+        return response
+
+    def _begin(self, context: RequestContext, request: Any) -> WireEvent:
+        api = context.route.api.name
+        notes = self._notes.get(context.connection)
+        if notes is None:
+            notes = self._new_notes(context)
+            self._notes[context.connection] = notes
+        notes.apis.setdefault(api, set()).add(context.api_version)
+        group_id, member_id = getattr(request, "group_id", None), getattr(request, "member_id", "") or ""
+        if group_id:
+            notes.groups[group_id] = None
+        if member_id:
+            notes.members[member_id] = None
+        event = WireEvent(monotonic_ns(), notes, api, context.api_version, brief(request), member_id)
+        self._events.append(event)
+        self.count += 1
+        return event
+
+    def _answering(self, route: Route, event: WireEvent) -> Route:
+        """The route of a request that is parked, which notes its answer."""
+        own = copy(route)
+        build, in_slices = route.build_frame, route.build_in_slices
+        own.build_frame = partial(self._build, build, event)
+        own.build_in_slices = None if in_slices is None else partial(self._build, in_slices, event)
+        return own
+
+    def _build(self, build: Callable[[Any, int], Any], event: WireEvent, response: Any, correlation_id: int) -> Any:
+        self._end(event, response)
+        return build(response, correlation_id)
+
+    def _end(self, event: WireEvent, response: Any) -> None:
+        _end(event, error_in(response))
+        if event.api == FETCH and not event.connection.is_of_broker:
+            self.deliveries.note(response)
+
+    def _new_notes(self, context: RequestContext) -> ConnectionNotes:
+        client_id = context.client_id
+        short = client_id or "client"
+        self._notes = {each: notes for each, notes in self._notes.items() if not each.is_closed}
+        self._numbers[short] += 1
+        return ConnectionNotes(f"{short}#{self._numbers[short]}", self.test, client_id)
+
+
+def _end(event: WireEvent, error: int) -> None:
+    event.error = error
+    event.answered_ns = monotonic_ns()
+
+
+def error_in(response: Any) -> int:
+    """The first error of a response: its own, or one of a topic, a group or a partition in it; 0 without any."""
+    own = getattr(response, "error_code", 0)
+    if own:
+        return int(own)
+    for name in ("responses", "topics", "groups", "coordinators", "results"):
+        for part in getattr(response, name, None) or ():
+            found = _error_in_part(part)
+            if found:
+                return found
+    return 0
+
+
+def _error_in_part(part: Any) -> int:
+    own = getattr(part, "error_code", 0)
+    if own:
+        return int(own)
+    for name in ("partition_responses", "partitions", "topics"):
+        for inner in getattr(part, name, None) or ():
+            found = int(getattr(inner, "error_code", 0) or 0)
+            if found:
+                return found
+    return 0
+
+
+def brief(request: Any) -> str:
+    """The fields of a request that say what it is about: group, generation, topics, transactional id."""
+    words: list[str] = []
+    for name in ("group_id", "member_id", "generation_id", "transactional_id", "key"):
+        value = getattr(request, name, None)
+        if isinstance(value, str | int) and value != "":
+            words.append(str(value) if name == "group_id" else f"{name.removesuffix('_id')} {value}")
+    topics: Any = getattr(request, "topics", None) or getattr(request, "topic_data", None) or ()
+    names = [_topic_name(each) for each in topics]
+    if names:
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        words.append(", ".join(names[:NAMES_SHOWN]) + more)
+    return " ".join(words)
+
+
+def _topic_name(topic: Any) -> str:
+    if isinstance(topic, str):
+        return topic
+    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    if name:
+        return str(name)
+    topic_id = getattr(topic, "topic_id", b"")
+    return f"topic id {topic_id.hex()[:8]}" if topic_id else "?"

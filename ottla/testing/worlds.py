@@ -1,0 +1,214 @@
+"""The world of a broker: everything that it remembers; and how it is emptied between two tests.
+
+A reset closes the connections of clients, forgets groups, offsets and transactions, and deletes topics, ACLs, quotas,
+users and configs that were not there at the beginning. The brokers stay, with their ports and the cluster id.
+
+Identities are not used twice. Topic ids and member ids are random, generations of groups and leader epochs of new
+topics begin above all earlier ones, and a batch of a producer id that was given out before the reset is refused with
+UNKNOWN_PRODUCER_ID: Kafka would accept any sequence number of an id that a partition knows nothing of.
+
+What is left open at a reset is a leak: a producer without an id, and requests that name topics, cannot be told apart
+from those of the next test.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from ottla.broker.assembly import Parts
+from ottla.broker.replicas.replica_manager import LeadershipWatcher
+from ottla.broker.runtime import next_step
+from ottla.broker.server.close_reasons import CloseReason
+from ottla.cluster.encoding import BROKER_CONFIGS, FEATURES
+from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, MetadataImage
+from ottla.cluster.store import ACLS, QUOTAS, SCRAM, Change, Delete, Entry, Put, StoreError, Transaction, Unavailable
+from ottla.cluster.topic_changes import replace_topics
+from ottla.cluster.updates import ImageUpdate
+from ottla.protocol.errors import ErrorCode, error_for
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE, parse_batch_header
+from ottla.replication.fetch_session_cache import DETACHED_MS
+from ottla.replication.partition import Partition
+from ottla.storage.log import AppendInfo
+from ottla.testing.histories import GroupHistories
+from ottla.testing.hosting import HostedBrokers
+from ottla.testing.views import ConnectionView
+from ottla.testing.wire import WireRing
+
+KEPT_AS_AT_FIRST = (ACLS, QUOTAS, SCRAM, BROKER_CONFIGS, FEATURES)
+# A client that closes its connection and returns has done so by the second turn of the loop.
+TURNS_FOR_CLOSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ResetReport:
+    """What a reset has removed."""
+
+    topics: int
+    groups: int
+    leaks: tuple[ConnectionView, ...]
+    """Connections that clients had left open."""
+    duration_ms: float
+
+
+def describe_leak(leak: ConnectionView) -> str:
+    """`consumer rdkafka#1 (group shop) of test_a was not closed`."""
+    kind = "consumer" if leak.groups or "Fetch" in leak.apis else "producer" if "Produce" in leak.apis else "client"
+    group = f" (group {', '.join(leak.groups)})" if leak.groups else ""
+    test = f" of {leak.opened_in}" if leak.opened_in else ""
+    return f"{kind} {leak.name}{group}{test} was not closed"
+
+
+class WorldKeeper:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, hosted: HostedBrokers, histories: GroupHistories, wire: WireRing) -> None:
+        self._hosted = hosted
+        self._histories = histories
+        self._wire = wire
+        self._first: dict[str, bytes] = {}
+        self._leader_epoch_max = 0
+        self._floor = ProducerFloor()
+
+    def attach(self, parts: Parts) -> None:
+        """To a broker that has started."""
+        parts.metadata.watchers.append(self._note_leader_epochs)
+        self._floor.attach(parts)
+
+    async def remember(self) -> None:
+        """What there is now is what a reset leaves."""
+        self._first = {entry.key: entry.value for entry in await self._stored()}
+
+    async def reset(self, connections: Sequence[ConnectionView], groups: int) -> ResetReport:
+        """`connections` are those that clients have open now, `groups` how many there are."""
+        began = perf_counter()
+        all_parts = list(self._hosted.parts().values())
+        for parts in all_parts:
+            self._close_connections(parts)
+        # The requests of a connection are forgotten when it is lost, which is in the next turn.
+        await next_step()
+        self._floor.rise(all_parts)
+        for parts in all_parts:
+            self._empty_coordinators(parts)
+        topics = await self._delete(all_parts)
+        for parts in all_parts:
+            parts.fetch_sessions.drop_detached(parts.runtime.clock.now_ms() + DETACHED_MS)
+            parts.runtime.log.levels.reset()
+            parts.log_manager.remove_files()
+        self._histories.clear()
+        self._wire.deliveries.clear()
+        return ResetReport(topics, groups, tuple(connections), (perf_counter() - began) * 1000)
+
+    def _close_connections(self, parts: Parts) -> None:
+        for connection in list(parts.server.connections):
+            if not self._wire.notes_of(connection).is_of_broker:
+                connection.close(CloseReason.BROKER_STOPS, None)
+
+    # Groups, offsets, transactions.
+
+    def _empty_coordinators(self, parts: Parts) -> None:
+        """They resign, their logs begin where they end, and they are elected again, with nothing to load: one step of
+        the loop, so that no request meets a broker without its coordinator."""
+        loaders: dict[str, LeadershipWatcher] = {
+            CONSUMER_OFFSETS: parts.group_loader,
+            TRANSACTION_STATE: parts.transaction_loader,
+        }
+        coordinator = parts.group_loader.prepare() if parts.group_loader.topic_exists else None
+        if coordinator is not None:
+            coordinator.generation_floor = self._histories.generation_max
+        for name, loader in loaders.items():
+            led = [replica for replica in parts.replicas.of_topic(name) if replica.is_leader]
+            for replica in led:
+                loader.resigned(replica.index)
+            parts.runtime.end_event()
+            for replica in led:
+                _empty(parts, replica)
+                loader.elected(replica.index)
+        parts.runtime.end_event()
+
+    # Topics and what else the metadata has.
+
+    async def _delete(self, all_parts: Sequence[Parts]) -> int:
+        first = all_parts[0]
+        stored = await self._stored()
+        deleted: list[str] = []
+
+        def plan() -> Transaction:
+            image = first.metadata.image
+            deleted[:] = [name for name in image.topics if name not in INTERNAL_TOPICS]
+            topics = replace_topics(image, dict.fromkeys(deleted))
+            return Transaction(topics.expected, (*topics.changes, *self._as_at_first(stored)))
+
+        for parts in all_parts:
+            parts.topics.begin_leader_epochs_at(self._leader_epoch_max + 1)
+        await first.metadata.commit_planned(plan)
+        revision = first.metadata.image.revision
+        for parts in all_parts:
+            await parts.metadata.applied(revision)
+            # Of a topic that has gone there may be more logs than one update removes.
+            while any(each.topic in deleted for each in parts.replicas):
+                await next_step()
+        return len(deleted)
+
+    def _as_at_first(self, stored: Sequence[Entry]) -> list[Change]:
+        now = {entry.key: entry.value for entry in stored}
+        changes: list[Change] = [Put(key, value) for key, value in self._first.items() if now.get(key) != value]
+        return changes + [Delete(key) for key in now if key not in self._first]
+
+    async def _stored(self) -> list[Entry]:
+        metadata = next(iter(self._hosted.parts().values())).metadata
+        found = await metadata.read("")
+        if isinstance(found, Unavailable):
+            raise StoreError(found.reason)
+        return [entry for entry in found.entries if entry.key.startswith(KEPT_AS_AT_FIRST)]
+
+    def _note_leader_epochs(self, before: MetadataImage, update: ImageUpdate) -> None:
+        del before
+        for name in update.topics:
+            topic = update.image.topic(name)
+            for each in () if topic is None else topic.partitions:
+                self._leader_epoch_max = max(self._leader_epoch_max, each.leader_epoch)
+
+
+def _empty(parts: Parts, replica: Partition) -> None:
+    log = replica.log
+    if log.log_start_offset == log.log_end_offset:
+        return
+    log.truncate_fully_and_start_at(log.log_end_offset)
+    replica.log_truncated()
+    parts.replicas.log_start_rose(replica)
+
+
+class ProducerFloor:
+    """Producer ids that were given out before the last reset are old: those below what any broker has claimed, but for
+    what was left of a claim. It stands before the appends of clients, once there are any."""
+
+    def __init__(self) -> None:
+        self._claimed_until = 0
+        self._unused: Sequence[range] = ()
+
+    def rise(self, all_parts: Sequence[Parts]) -> None:
+        claimed = [parts.producer_ids.claimed_until for parts in all_parts]
+        self._unused = [each for parts in all_parts for each in parts.producer_ids.unused]
+        if not self._claimed_until and any(claimed):
+            for parts in all_parts:
+                self._install(parts)
+        self._claimed_until = max(self._claimed_until, *claimed)
+
+    def attach(self, parts: Parts) -> None:
+        """To a broker that has started."""
+        if self._claimed_until:
+            self._install(parts)
+
+    def _install(self, parts: Parts) -> None:
+        parts.replicas.append = partial(self._checked, parts.replicas.append)
+
+    def _checked(self, append: Any, partition: Partition, records: memoryview, *rest: Any, **named: Any) -> AppendInfo:
+        producer_id = parse_batch_header(records).producer_id if len(records) >= BATCH_HEADER_SIZE else -1
+        if 0 <= producer_id < self._claimed_until and not any(producer_id in each for each in self._unused):
+            raise error_for(
+                ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {producer_id} was given out before the world was reset"
+            )
+        info: AppendInfo = append(partition, records, *rest, **named)
+        return info

@@ -1,0 +1,169 @@
+"""The pytest plugin of Ottla: brokers that speak Kafka's protocol, as fixtures (docs/testing.md).
+
+pytest imports this module in every run of every project that has Ottla installed. So it imports pytest and nothing
+else; what the fixtures are made of is imported when the first one is set up.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing.async_handle import KafkaAsync
+    from ottla.testing.fixtures import TestbedPool, TestRun
+    from ottla.testing.handle import Kafka
+
+MARKER = "kafka(brokers, settings, profile, isolation, topics): the broker that the fixture `kafka` gives this test"
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics")
+
+_pool = pytest.StashKey["TestbedPool"]()
+_runs = pytest.StashKey["tuple[TestRun, ...]"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("ottla_isolation", "what happens between two tests: reset, names or fresh", default="reset")
+    parser.addini("ottla_profile", "test, or kafka for Kafka's defaults untouched", default="test")
+    parser.addini("ottla_settings", "server properties, NAME=VALUE", type="linelist", default=[])
+    parser.addini("ottla_brokers", "how many brokers the fixtures have", default="1")
+    parser.addini("ottla_deadline", "of waits, in seconds", default="5")
+    parser.addini("ottla_env", "environment variables that get the bootstrap address", type="args", default=[])
+    parser.addini("ottla_data", "where data directories are made: auto, or a directory", default="auto")
+    parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
+    group = parser.getgroup("ottla", "Kafka by Ottla")
+    group.addoption("--ottla-isolation", choices=("reset", "names", "fresh"), help="what happens between two tests")
+    group.addoption(
+        "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker in item.iter_markers("kafka"):
+            unknown = [name for name in marker.kwargs if name not in MARKER_ARGUMENTS]
+            if unknown:
+                known = ", ".join(MARKER_ARGUMENTS)
+                raise pytest.UsageError(f"{item.nodeid}: the marker kafka has no argument {unknown[0]!r}, only {known}")
+            if marker.args:
+                raise pytest.UsageError(f"{item.nodeid}: arguments of the marker kafka have names: {MARKER}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    detail = item.config.getoption("ottla_report")
+    if report.failed and report.when != "teardown" and detail != "off":
+        for run in item.stash.get(_runs, ()):
+            report.sections += run.sections(is_full=detail == "full")
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    pool = config.stash.get(_pool, None)
+    if pool is not None and "test" in pool.profiles:
+        from ottla.testing.profile import LAXER, TEST_SETTINGS
+
+        count = len(TEST_SETTINGS)
+        terminalreporter.write_line(
+            f"ottla: profile test, {count} settings differ from Kafka's; laxer: {', '.join(LAXER)}"
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    pool = config.stash.get(_pool, None)
+    if pool is not None:
+        pool.close()
+
+
+def _pool_of(config: pytest.Config) -> "TestbedPool":
+    pool = config.stash.get(_pool, None)
+    if pool is None:
+        from ottla.testing.fixtures import TestbedPool
+
+        pool = config.stash[_pool] = TestbedPool(config)
+    return pool
+
+
+def _note(item: pytest.Item, run: "TestRun") -> None:
+    """Of what a failure of the test reports."""
+    item.stash[_runs] = (*item.stash.get(_runs, ()), run)
+
+
+@pytest.fixture(scope="session")
+def ottla(pytestconfig: pytest.Config) -> "Kafka":
+    """The handle of the session's broker. Nothing is emptied, unless tests take `kafka` too."""
+    from ottla.testing.handle import Kafka
+
+    pool = _pool_of(pytestconfig)
+    return Kafka(pool.get(pool.options))
+
+
+@pytest.fixture
+def _kafka_run(request: pytest.FixtureRequest) -> "Iterator[TestRun]":
+    from ottla.testing.fixtures import running_test
+
+    with running_test(_pool_of(request.config), request.node) as run:
+        _note(request.node, run)
+        yield run
+
+
+@pytest.fixture
+def kafka(_kafka_run: "TestRun") -> "Kafka":
+    """The handle of a broker that is empty at the begin of the test, and emptied at its end."""
+    from ottla.testing.handle import Kafka
+
+    return Kafka(_kafka_run.bed)
+
+
+@pytest.fixture
+def kafka_async(_kafka_run: "TestRun") -> "KafkaAsync":
+    """The same as `kafka`, with methods to await."""
+    from ottla.testing.async_handle import KafkaAsync
+
+    return KafkaAsync(_kafka_run.bed)
+
+
+@pytest.fixture
+def kafka_bootstrap(kafka: "Kafka") -> str:
+    """HOST:PORT, for tests that want nothing else."""
+    return kafka.bootstrap
+
+
+@pytest.fixture
+def kafka_topic(_kafka_run: "TestRun") -> Callable[..., str]:
+    """`kafka_topic(partitions=3)` creates a topic with a name of its own, and gives the name. Other keywords are
+    configs of the topic, with `_` for `.`."""
+    return _kafka_run.new_topic
+
+
+@pytest.fixture
+def kafka_group(_kafka_run: "TestRun") -> Callable[[], str]:
+    """`kafka_group()` gives the id of a group that no other test has; it should have no members when the test ends."""
+    return _kafka_run.new_group
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
+    """The handle of three brokers, which copy all topics from each other; the test may kill and restart them."""
+    from ottla.testing.fixtures import cluster_options, running_test
+    from ottla.testing.handle import Kafka
+
+    pool = _pool_of(request.config)
+    with running_test(pool, request.node, cluster_options(pool, request.node)) as run:
+        _note(request.node, run)
+        yield Kafka(run.bed)
+
+
+@pytest.fixture(scope="session")
+def kafka_world(pytestconfig: pytest.Config) -> "Callable[[], AbstractContextManager[Kafka]]":
+    """For Hypothesis: `with kafka_world() as kafka:` is an empty broker for each example."""
+    from ottla.testing.fixtures import clean_world
+
+    pool = _pool_of(pytestconfig)
+    return partial(clean_world, pool.get(pool.options))

@@ -1,0 +1,28 @@
+"""Brokers of the kit for its own tests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing.handle import Kafka
+from ottla.testing.testbed import Testbed
+
+
+@pytest.fixture(scope="module")
+def shared_bed() -> Iterator[Testbed]:
+    bed = Testbed(deadline=20)
+    bed.start()
+    yield bed
+    bed.stop()
+
+
+@pytest.fixture
+def bed(shared_bed: Testbed) -> Iterator[Testbed]:
+    """Empty at the begin and at the end."""
+    yield shared_bed
+    shared_bed.run(shared_bed.reset())
+
+
+@pytest.fixture
+def handle(bed: Testbed) -> Kafka:
+    return Kafka(bed)

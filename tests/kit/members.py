@@ -1,0 +1,39 @@
+"""Clients for the kit's tests: those of users, made with what the handle gives them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+
+from ottla.testing.handle import Kafka
+
+
+@contextmanager
+def consumer(kafka: Kafka, group: str, *topics: str, **config: Any) -> Iterator[Consumer]:
+    made = Consumer(kafka.client_config("consumer") | {"group.id": group, "log_level": 0} | config)
+    made.subscribe(list(topics))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def send(kafka: Kafka, topic: str, *values: bytes, **config: Any) -> Producer:
+    """A producer that has sent these values, each acknowledged."""
+    producer = Producer(kafka.client_config("producer") | {"log_level": 0} | config)
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+    return producer
+
+
+def polled(made: Consumer, count: int) -> list[bytes]:
+    """The values of the next records."""
+    values: list[bytes] = []
+    while len(values) < count:
+        message = made.poll(20)
+        assert message is not None, f"{len(values)} of {count} records came"
+        assert message.error() is None, message.error()
+        values.append(message.value())
+    return values

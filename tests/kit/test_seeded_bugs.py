@@ -1,0 +1,127 @@
+"""Bugs that a kit like this is easily written with are seeded, one at a time, and its tests find them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.metadata.topic_admin import TopicAdminManager
+from ottla.testing import DeadlineExceeded, worlds
+from ottla.testing.handle import Kafka
+from ottla.testing.histories import GroupHistories
+from ottla.testing.testbed import Testbed
+from ottla.testing.waits import Condition, Waits
+from ottla.testing.worlds import ProducerFloor
+from tests.kit import test_reset, test_waits
+from tests.kit.test_plugin import loaded_by_an_unused_plugin
+
+pytest_plugins = ("pytester",)
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture
+def own_bed() -> Iterator[Testbed]:
+    bed = Testbed(deadline=2)
+    bed.start()
+    yield bed
+    bed.stop()
+
+
+def accepts_old_producer_ids(patch: Patch, bed: Testbed) -> None:
+    """There is no floor."""
+    patch.setattr(ProducerFloor, "rise", lambda *_: None)
+
+
+def begins_generations_again(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(GroupHistories, "generation_max", property(lambda _: 0, lambda *_: None), raising=False)
+
+
+def begins_leader_epochs_again(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(TopicAdminManager, "begin_leader_epochs_at", lambda *_: None)
+
+
+def polls(patch: Patch, bed: Testbed) -> None:
+    async def wait(self: Waits, condition: Condition, within_s: float) -> None:
+        for _ in range(int(within_s * 100)):
+            if condition.is_met():
+                return
+            await asyncio.sleep(0.01)
+        raise DeadlineExceeded(condition.wanted, within_s, condition.explain())
+
+    patch.setattr(Waits, "wait", wait)
+
+
+def misses_what_comes_between_look_and_sleep(patch: Patch, bed: Testbed) -> None:
+    """What comes in the turn of the loop after the look is not seen; nothing else comes."""
+    real = Waits.wait
+
+    async def wait(self: Waits, condition: Condition, within_s: float) -> None:
+        if condition.is_met():
+            return
+        await asyncio.sleep(0.005)
+        looks = iter([False])
+        await real(self, _Blind(condition, lambda: next(looks, None) is None and condition.is_met()), within_s)
+
+    patch.setattr(Waits, "wait", wait)
+    # Upkeep would wake the wait all the same, within a tenth of a second.
+    (parts,) = bed.hosted.parts().values()
+    bed.call(parts.log_manager.stop)
+
+
+class _Blind:
+    def __init__(self, condition: Condition, is_met: Callable[[], bool]) -> None:
+        self.wanted, self.explain, self.is_met = condition.wanted, condition.explain, is_met
+
+
+def deletes_internal_topics(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(worlds, "INTERNAL_TOPICS", frozenset[str]())
+
+
+def old_producers(bed: Testbed, handle: Kafka) -> None:
+    test_reset.test_old_producer_id_is_refused_and_a_new_one_accepted(handle)
+
+
+def identities(bed: Testbed, handle: Kafka) -> None:
+    test_reset.test_identities_are_not_used_twice(handle)
+
+
+def looks(bed: Testbed, handle: Kafka) -> None:
+    test_waits.test_looks_follow_events_and_nothing_polls(handle)
+
+
+def races(bed: Testbed, handle: Kafka) -> None:
+    test_waits.test_fact_between_look_and_sleep_is_not_missed(handle)
+
+
+def busy_group(bed: Testbed, handle: Kafka) -> None:
+    test_reset.test_resets_under_a_busy_group_leave_no_trace(bed, handle)
+
+
+@pytest.mark.parametrize(
+    ("bug", "found_by"),
+    [
+        (accepts_old_producer_ids, old_producers),
+        (begins_generations_again, identities),
+        (begins_leader_epochs_again, identities),
+        (polls, looks),
+        (misses_what_comes_between_look_and_sleep, races),
+        (deletes_internal_topics, busy_group),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_seeded_bug_is_found(bug: Any, found_by: Any, own_bed: Testbed, monkeypatch: Patch) -> None:
+    found_by(own_bed, Kafka(own_bed))
+    own_bed.run(own_bed.reset())
+    bug(monkeypatch, own_bed)
+
+    with pytest.raises((AssertionError, DeadlineExceeded, pytest.fail.Exception)):
+        found_by(own_bed, Kafka(own_bed))
+
+
+def test_import_at_the_top_of_the_plugin_is_found(pytester: pytest.Pytester) -> None:
+    assert loaded_by_an_unused_plugin(pytester) == "[]"
+    pytester.makepyfile(plugin_with_imports="import ottla.testing.waits")
+
+    assert "ottla.testing.waits" in loaded_by_an_unused_plugin(pytester, "-p", "plugin_with_imports")
