@@ -16,6 +16,7 @@ from ottla.testing.request_units import Level, Unit, is_asked_for_all, levels_of
 from ottla.testing.rules import FIND_COORDINATOR, top_fields
 
 FETCH, PRODUCE = "Fetch", "Produce"
+CONNECTIONS_KEPT: Final = 10_000
 _BEHIND_ALL: Final = 1 << 20
 _KEY_FIELDS: Final = {0: "group", 1: "transactional_id"}
 _OF_BROKERS: Final = {"WriteTxnMarkers": 0, "AddPartitionsToTxn": 4}
@@ -208,8 +209,10 @@ class FaultParts:
         known = self._ordinals.get(connection)
         if known is None:
             self._seen += 1
-            self._ordinals = {each: number for each, number in self._ordinals.items() if not each.is_closed}  # type: ignore[attr-defined]
             known = self._ordinals[connection] = self._seen
+            if len(self._ordinals) > CONNECTIONS_KEPT:
+                # The oldest goes first; one that is open then counts as another.
+                del self._ordinals[next(iter(self._ordinals))]
         return known
 
     def forget_ordinals(self) -> None:

@@ -92,7 +92,7 @@ class FaultState:
         if self._probability is not None and self.random.random() >= self._probability:
             return None
         if self._nth is not None:
-            units = self._counted_units(call, units)
+            units = self._counted_units(call, parts, units)
             if units is None:
                 return None
         if self.is_exhausted:
@@ -155,14 +155,18 @@ class FaultState:
                 return False
         return True
 
-    def _counted_units(self, call: FaultCall, units: list[Unit]) -> list[Unit] | None:
+    def _counted_units(self, call: FaultCall, parts: FaultParts, units: list[Unit]) -> list[Unit] | None:
         """Those whose turn it is, of a request that counts now."""
         assert self._nth is not None, "it counts requests"
         if self._nth_of == "partition":
             chosen = [unit for unit in units if self._nth(self._count(tuple(sorted(unit.values.items(), key=str))))]
             return chosen or None
-        keys = {None: None, "connection": call.context.connection, "client": call.client_id}
-        return units if self._nth(self._count(keys[self._nth_of])) else None
+        key: Any = None
+        if self._nth_of == "connection":
+            key = parts.node_id, parts.ordinal(call.context.connection)
+        elif self._nth_of == "client":
+            key = call.client_id
+        return units if self._nth(self._count(key)) else None
 
     def _count(self, key: Any) -> int:
         count = self._counted.pop(key, 0) + 1

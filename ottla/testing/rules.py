@@ -10,13 +10,14 @@ rule that could never hit is refused when it is made.
 """
 
 import datetime
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, cast
 
 from ottla.broker.server.apis import APIS, Api
-from ottla.protocol.schema import fields_of
+from ottla.protocol.schema import Field, fields_of
 from ottla.testing.actions import Action, Corrupt, Drop, Error, Rewrite, ThrottleClient, parse_action
 from ottla.testing.error_codes import codes_of
 from ottla.testing.error_places import has_inner_partitions, place_of
@@ -45,6 +46,7 @@ MATCH_FIELDS: Final = (
 PEERS: Final = ("client", "broker")
 NTH_OF: Final = ("connection", "client", "partition")
 UNLIMITED: Final = "unlimited"
+_INT_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # Of the whole request: what a rule calls it, and the fields of requests that have it.
 _TOP_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "group": ("group_id",),
@@ -331,16 +333,49 @@ def _flag(described: Mapping[str, Any], name: str) -> bool:
 
 
 def _check_rewrite(action: Rewrite, apis: tuple[Api, ...]) -> None:
-    for path in action.values:
-        if path != "versions" and not any(_has_path(api, path) for api in apis):
+    for path, value in action.values.items():
+        if path == "versions":
+            _check_rewritten_versions(value, apis)
+            continue
+        fields = [found for api in apis if (found := _field_at(api, path)) is not None]
+        if not fields:
             raise RuleError(f"rewrite: the response of {_names(list(apis))} has no {path!r}")
+        if not any(_fits(field, value) for field in fields):
+            raise RuleError(f"rewrite: {value!r} is no {fields[0].type_name}, which {path!r} is")
 
 
-def _has_path(api: Api, path: str) -> bool:
+def _check_rewritten_versions(value: object, apis: tuple[Api, ...]) -> None:
+    if {api.name for api in apis} != {"ApiVersions"}:
+        raise RuleError("rewrite: versions are those that ApiVersions says: match {api: ApiVersions}")
+    if not isinstance(value, Mapping):
+        raise RuleError(f"rewrite: versions: {value!r}, expected an object of API names and ranges such as '4-11'")
+    for name, span in dict(cast("Iterable[tuple[Any, Any]]", value.items())).items():
+        if name not in _NAMED:
+            raise RuleError(f"rewrite: versions: {name!r} is not served{nearest(str(name), _NAMED)}")
+        if not isinstance(span, str) or not re.fullmatch(r"(\d+(-\d+)?)?", span):
+            raise RuleError(f"rewrite: versions: {span!r}, expected a range such as '4-11', or '' for none")
+
+
+def _field_at(api: Api, path: str) -> Field | None:
     owner: Any = api.response_class()
+    found: Field | None = None
     for name in path.split("."):
         found = None if owner is None else next((each for each in fields_of(owner) if each.name == name), None)
         if found is None:
-            return False
+            return None
         owner = found.struct
-    return True
+    return found
+
+
+def _fits(field: Field, value: object) -> bool:
+    if field.is_array or field.struct is not None:
+        return False
+    if field.type_name == "bool":
+        return isinstance(value, bool)
+    if field.type_name == "string":
+        return isinstance(value, str) or (value is None and bool(field.nullable.last >= field.nullable.first))
+    if field.type_name in _INT_BITS:
+        bits = _INT_BITS[field.type_name]
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        return is_number and -(1 << (bits - 1)) <= cast("int", value) < 1 << (bits - 1)
+    return False

@@ -114,6 +114,26 @@ def test_error_the_api_never_answers_is_refused_unless_forced() -> None:
         ({"do": "hold", "id": "5s"}, "id: '5s', expected a name"),
         ({"do": "hold", "match": {"topic": 5}}, "topic: 5, expected a text or a list of texts"),
         ({"do": "hold", "match": {"partition": "0"}}, "partition: '0', expected a number or a list of numbers"),
+        (
+            {"match": {"api": "Metadata"}, "do": {"rewrite": {"brokers.port": "x"}}},
+            "rewrite: 'x' is no int32, which 'brokers.port' is",
+        ),
+        (
+            {"match": {"api": "Heartbeat"}, "do": {"rewrite": {"error_code": 1 << 15}}},
+            "rewrite: 32768 is no int16, which 'error_code' is",
+        ),
+        (
+            {"match": {"api": "ApiVersions"}, "do": {"rewrite": {"versions": {"Fech": "4-11"}}}},
+            "rewrite: versions: 'Fech' is not served; did you mean 'Fetch'?",
+        ),
+        (
+            {"match": {"api": "ApiVersions"}, "do": {"rewrite": {"versions": {"Fetch": "x"}}}},
+            "rewrite: versions: 'x', expected a range such as '4-11', or '' for none",
+        ),
+        (
+            {"match": {"api": "Fetch"}, "do": {"rewrite": {"versions": {"Fetch": "4-11"}}}},
+            "rewrite: versions are those that ApiVersions says: match {api: ApiVersions}",
+        ),
         ({"do": {"rewrite": {}}}, "rewrite: {} is no object of field names and values"),
         ({"do": "hold", "match": {"when": 5}}, "when: expected a function that takes the request"),
     ],
