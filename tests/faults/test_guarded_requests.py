@@ -17,8 +17,9 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import ProduceResponse
-from ottla.testing.actions import Delay, Error
+from ottla.testing.actions import Call, Delay, Error
 from tests.broker.wire import Client
 from tests.faults.worlds import PRODUCE_VERSION, World, faulty_broker, produce, produced
 
@@ -65,7 +66,7 @@ async def test_quotas_hold_for_delayed_requests(rule_first: bool) -> None:
         assert await throttled(client) > 0
 
 
-async def test_routes_are_plain_again_in_either_order() -> None:
+async def test_routes_are_plain_again_though_quotas_stay() -> None:
     async with faulty_broker() as world:
         client, admin = await world.client(), await world.client()
         await produced(client, b"a")
@@ -111,6 +112,25 @@ async def test_rules_match_users_and_fail_logins() -> None:
 
         assert (failing.hits, refused.hits, others.hits) == (1, 1, 0)
         assert others.near_misses == {"principal": 2}
+
+
+async def test_broker_stops_though_requests_are_held() -> None:
+    async with asyncio.timeout(WAIT_S):
+        async with faulty_broker() as world:
+            held, waiting = await world.client(), await world.client()
+
+            async def never(request: Any, proceed: Any) -> None:
+                await asyncio.Event().wait()
+
+            hold = world.faults.fault(api="Produce", do="hold")
+            call = world.faults.fault(api="Heartbeat", do=Call(never))
+            held.send(produce(b"a"), PRODUCE_VERSION)
+            waiting.send(HeartbeatRequest(group_id="g"), 4)
+            await hold.wait_async()
+            await call.wait_async()
+
+        assert await held.is_closed_by_broker()
+        assert await waiting.is_closed_by_broker()
 
 
 async def test_software_is_what_the_client_says_of_itself() -> None:
