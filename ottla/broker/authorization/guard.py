@@ -10,11 +10,15 @@ from typing import Any
 
 from ottla.broker.authorization.access import Access, Authorization
 from ottla.broker.authorization.refusals import ERROR_OF, refusal
+from ottla.broker.runtime import ONE_SLICE_BYTES
 from ottla.broker.server.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from ottla.broker.server.dispatch import Handle
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode
 from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+
+# Of a request whose refusals may be many.
+LONG_REQUEST = 4 * ONE_SLICE_BYTES
 
 Guard = Callable[[Access, RequestContext, Any], Any | None]
 """Gives the response of a request that is refused as a whole, else None, and leaves in the request what is allowed."""
@@ -42,12 +46,28 @@ def _handle(
     context.access = access
     refused = guard(access, context, request)
     if refused is not None:
-        return refused
+        return _in_slices(authorization, context, refused)
     response = handle(context, request)
     if access.closes_with is not None:
         context.close_connection(access.closes_with)
     # A request that is parked is answered by its context.
-    return response if response is None or access.amendments is None else access.amended(response)
+    if response is None or access.amendments is None:
+        return response
+    return _in_slices(authorization, context, access.amended(response))
+
+
+def _in_slices(authorization: Authorization, context: RequestContext, response: Any) -> Any | None:
+    """A response with refusals, as its handler would return it: one that is long is built in steps of its own, for the
+    guard has taken its time already."""
+    route = context.route
+    if context.size_bytes <= LONG_REQUEST or route.build_in_slices is None or route.defers_answer:
+        return response
+    context.respond_later(authorization.runtime, _known(response))
+    return None
+
+
+async def _known(response: Any) -> Any:
+    return response
 
 
 def _guards() -> Mapping[int, Guard]:

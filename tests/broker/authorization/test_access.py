@@ -16,7 +16,7 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.security.acl import AclOperation
+from ottla.security.acl import AclOperation, PatternType
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer
 from tests.broker.authorization.world import CLUSTER, DENY, GROUP, TOPIC, TRANSACTIONAL_ID, Secured, acl, secured
@@ -308,3 +308,36 @@ async def test_an_api_that_has_no_guard_is_refused(tmp_path: Path, monkeypatch: 
         # This response has no place for an error of the whole.
         with pytest.raises(asyncio.IncompleteReadError):
             await admin.ask(list_offsets("orders", 0), 7)
+
+
+@pytest.mark.parametrize("count", [10, 1_500])
+async def test_refusals_of_many_names_are_those_of_few(world: Secured, log: RecordingLog, count: int) -> None:
+    """A long response is built in steps of its own; what comes behind it waits."""
+    await world.set_acls([acl("DESCRIBE", TOPIC, "orders")])
+    alice = await world.client("alice")
+    names = [f"hidden-{number}" for number in range(count)]
+    topics = [MetadataRequestTopic(name=name) for name in ("orders", *names)]
+    for version in (5, 9):
+        alice.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+        alice.send(everything(), version)
+        first, second = await alice.answer(), await alice.answer()
+        assert {each.name: each.error_code for each in first.topics} == {"orders": 0} | dict.fromkeys(names, DENIED)
+        assert shown(second) == ["orders"]
+    refused = [fields for event, fields in log.events if event == "authorization" and fields["result"] == "denied"]
+    assert 2 * min(count, REFUSALS_PER_SECOND) >= len(refused) >= min(count, REFUSALS_PER_SECOND)
+
+
+async def test_a_failed_decision_among_many_is_a_refusal(world: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.set_acls([acl("DESCRIBE", TOPIC, "t-", pattern_type=PatternType.PREFIXED)])
+    decide = Authorizer.decide
+
+    def fails(self: Authorizer, principal: Any, host: str, operation: Any, kind: Any, name: str) -> Any:
+        if name == "t-7":
+            raise ZeroDivisionError
+        return decide(self, principal, host, operation, kind, name)
+
+    monkeypatch.setattr(Authorizer, "decide", fails)
+    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    access = authorization.access(Principal("User", "alice"), "127.0.0.1", "Metadata")
+    names = [f"t-{number}" for number in range(2_000)]
+    assert access.denied_names(AclOperation.DESCRIBE, TOPIC, names) == {"t-7"}

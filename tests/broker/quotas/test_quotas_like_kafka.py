@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.figure import NotMeasured
+from ottla.protocol.client import WireClient
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -19,6 +20,7 @@ from tests.differential.brokers import both
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 PRODUCE, FETCH = 9, 11
+TESTER = "tester"
 # Between the moments at which two brokers are asked, and their own samples.
 NEAR_MS = 400
 
@@ -33,8 +35,9 @@ def addresses() -> Iterator[tuple[Any, Any]]:
 
 
 @asynccontextmanager
-async def talking(address: tuple[str, int]) -> Any:
+async def talking(address: tuple[str, int], client_id: str = TESTER) -> Any:
     client = Client(*await asyncio.open_connection(*address))
+    client._wire = WireClient(client_id)
     try:
         yield client
     finally:
@@ -49,10 +52,9 @@ def entry(entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool]) -
     )
 
 
-async def set_quota(address: tuple[str, int], key: str, value: float | None) -> None:
-    """Of the client id of these tests."""
+async def set_quota(address: tuple[str, int], key: str, value: float | None, client_id: str = TESTER) -> None:
     async with talking(address) as client:
-        wanted = entry([("client-id", "tester")], (key, value or 0.0, value is None))
+        wanted = entry([("client-id", client_id)], (key, value or 0.0, value is None))
         answer = await client.ask(AlterClientQuotasRequest(entries=[wanted]), 1)
         assert [each.error_code for each in answer.entries] == [0]
     # Brokers of Kafka follow their controller.
@@ -134,17 +136,19 @@ async def test_changes_of_topics_are_throttled_alike(addresses: tuple[Any, Any],
 
 async def created_unasked(address: tuple[str, int]) -> tuple[list[int], int]:
     """How many of ten topics there are after each of three requests that ask for them, and the throttles of these."""
-    await set_quota(address, "controller_mutation_rate", 0.5)
+    # One that has used up nothing yet.
+    client_id = "unasked"
+    await set_quota(address, "controller_mutation_rate", 0.5, client_id)
     names = [MetadataRequestTopic(name=f"unasked{number}") for number in range(10)]
     seen, throttle_ms = [], 0
-    async with talking(address) as client:
+    async with talking(address, client_id) as client:
         for _ in range(3):
             answer = await client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=True), 12)
             throttle_ms += answer.throttle_time_ms
             await asyncio.sleep(1.5)
             answer = await client.ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
             seen.append(sum(not each.error_code for each in answer.topics))
-    await set_quota(address, "controller_mutation_rate", None)
+    await set_quota(address, "controller_mutation_rate", None, client_id)
     return seen, throttle_ms
 
 
