@@ -4,6 +4,7 @@ pytest imports this module in every run of every project that has Ottla installe
 else; what the fixtures are made of is imported when the first one is set up.
 """
 
+import random
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -13,11 +14,13 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
+    from ottla.testing.faults import Faults
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 
-MARKER = "kafka(brokers, settings, profile, isolation, topics): the broker that the fixture `kafka` gives this test"
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics")
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults")
+MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
+SEED_MAX = 1 << 32
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[TestRun, ...]"]()
@@ -32,14 +35,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ottla_env", "environment variables that get the bootstrap address", type="args", default=[])
     parser.addini("ottla_data", "where data directories are made: auto, or a directory", default="auto")
     parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
+    parser.addini("ottla_unused_faults", "for fault rules that never acted: error, warn or ignore", default="error")
     group = parser.getgroup("ottla", "Kafka by Ottla")
     group.addoption("--ottla-isolation", choices=("reset", "names", "fresh"), help="what happens between two tests")
     group.addoption(
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
     )
 
+    group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("ottla_seed") is None:
+        # Workers have the one of the session that has started them.
+        given = getattr(config, "workerinput", {}).get("ottla_seed")
+        config.option.ottla_seed = random.randrange(SEED_MAX) if given is None else given
     config.addinivalue_line("markers", MARKER)
 
 
@@ -54,10 +64,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 raise pytest.UsageError(f"{item.nodeid}: arguments of the marker kafka have names: {MARKER}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of pytest-xdist: called for each worker."""
+    node.workerinput["ottla_seed"] = node.config.getoption("ottla_seed")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     detail = item.config.getoption("ottla_report")
+    for run in item.stash.get(_runs, ()):
+        run.has_failed |= report.failed
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(is_full=detail == "full")
@@ -73,6 +91,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"ottla: profile test, {count} settings differ from Kafka's; laxer: {', '.join(LAXER)}"
         )
+    if pool is not None and pool.uses_faults:
+        terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -127,6 +147,12 @@ def kafka_async(_kafka_run: "TestRun") -> "KafkaAsync":
     from ottla.testing.async_handle import KafkaAsync
 
     return KafkaAsync(_kafka_run.bed)
+
+
+@pytest.fixture
+def kafka_faults(kafka: "Kafka") -> "Faults":
+    """Rules by which requests fail, wait or get lost. One that never acted is an error when the test ends."""
+    return kafka.faults
 
 
 @pytest.fixture

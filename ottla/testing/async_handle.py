@@ -6,7 +6,7 @@ are known without waiting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.facts import Fact
 from ottla.protocol.records.record import RecordHeader
@@ -19,6 +19,10 @@ from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, Store
 from ottla.testing.waits import Condition
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
+
+if TYPE_CHECKING:
+    from ottla.testing.actions import Action
+    from ottla.testing.faults import Fault, Faults
 
 
 class KafkaAsync:
@@ -35,6 +39,14 @@ class KafkaAsync:
     @property
     def cluster_id(self) -> str:
         return self._bed.hosted.cluster_id
+
+    @property
+    def faults(self) -> "Faults":
+        """The rules by which requests fail, wait or get lost: adding and removing one does not wait for anything."""
+        return self._bed.hosted.fault_host.faults
+
+    def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
+        return self.faults.fault(do=do, **fields)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)

@@ -50,32 +50,52 @@ class NotRunningError(Exception):
     """Something was asked of a broker or a cluster that does not run: one plain sentence."""
 
 
-class _Embedded(ABC):
-    """What one broker and several have in common: their options, their directory, and being a context."""
+class FaultHost:
+    """The rules of one broker, or of all brokers of a cluster, and the dispatchers that they are in force at."""
 
-    def __init__(self, options: ParsedOptions) -> None:
-        self._options = options
-        self._temporary: TemporaryDirectory[str] | None = None
+    def __init__(self, seed: int) -> None:
+        """`seed`: see `Faults`."""
+        self._seed = seed
         self._faults: Faults | None = None
         # By node id, of the brokers that have been started last.
         self._dispatchers: dict[int, FaultyDispatcher] = {}
 
     @property
     def faults(self) -> "Faults":
-        """Rules by which requests fail, wait or get lost; they stay when a broker starts again."""
+        """They stay when a broker starts again."""
         if self._faults is None:
             # Imported here: most programs inject no faults.
             from ottla.testing.faults import Faults
 
-            self._faults = Faults(self._options.fault_seed, self._dispatchers)
+            self._faults = Faults(self._seed, self._dispatchers)
         return self._faults
 
-    def _new_dispatcher(self, part: PartOf, guarded: Guarded | None) -> FaultyDispatcher:
+    @property
+    def faults_if_used(self) -> "Faults | None":
+        """None where the rules were never asked for."""
+        return self._faults
+
+    def new_dispatcher(self, part: PartOf, guarded: Guarded | None) -> FaultyDispatcher:
+        """For a broker of this host that starts."""
         dispatcher = FaultyDispatcher(part, guarded)
         self._dispatchers[dispatcher.node_id] = dispatcher
         if self._faults is not None:
             self._faults.apply()
         return dispatcher
+
+
+class _Embedded(ABC):
+    """What one broker and several have in common: their options, their directory, and being a context."""
+
+    def __init__(self, options: ParsedOptions) -> None:
+        self._options = options
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._fault_host = FaultHost(options.fault_seed)
+
+    @property
+    def faults(self) -> "Faults":
+        """Rules by which requests fail, wait or get lost; they stay when a broker starts again."""
+        return self._fault_host.faults
 
     async def start(self) -> None:
         """As entering the context. Raises StartError."""
@@ -157,7 +177,7 @@ class EmbeddedBroker(_Embedded):
             advertise=options.advertise,
             node_id=options.node_id,
             log=options.log,
-            new_dispatcher=self._new_dispatcher,
+            new_dispatcher=self._fault_host.new_dispatcher,
         )
         await broker.start()
         self._observe(broker)
@@ -241,7 +261,7 @@ class EmbeddedCluster(_Embedded):
             first_node_id=options.node_id,
             log=options.log,
             opened=self._observe,
-            new_dispatcher=self._new_dispatcher,
+            new_dispatcher=self._fault_host.new_dispatcher,
         )
         await cluster.start()
         self._core = cluster

@@ -205,6 +205,10 @@ class Faults:
         has tested something else."""
         return self.run(self._unused)
 
+    def all_since_clear(self) -> list[Fault]:
+        """Those that were removed, too. On the brokers' loop."""
+        return [*self._finished, *self._rules.values()]
+
     def apply(self) -> None:
         """Brings the rules to all brokers, on their loop: one has started."""
         states = list(self._states.values())
@@ -282,7 +286,7 @@ class Faults:
 
     def _unused(self) -> list[UnusedFault]:
         found: list[UnusedFault] = []
-        for fault in (*self._finished, *self._rules.values()):
+        for fault in self.all_since_clear():
             if not fault.hits:
                 by_chance = "probability" in fault.rule.match
                 is_error = not (fault.rule.optional or by_chance)

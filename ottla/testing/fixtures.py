@@ -24,6 +24,7 @@ from ottla.testing.worlds import describe_leak
 
 ISOLATIONS: Final = ("reset", "names", "fresh")
 LEAKS: Final = ("warn", "error", "ignore")
+UNUSED_FAULTS: Final = ("error", "warn", "ignore")
 BEDS_MAX: Final = 4
 """Of one session: the one that was used least recently ends."""
 CLUSTER_SETTINGS: Final[Mapping[str, object]] = {
@@ -50,10 +51,15 @@ class FixtureOptions:
     data: str
     deadline: float
     leaks: str
+    unused_faults: str
+    fault_seed: int
+    faults: str | Path | None = None
+    """A file with rules that hold from the begin of the test."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        for name, allowed in (("isolation", ISOLATIONS), ("leaks", LEAKS)):
+        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS))
+        for name, allowed in choices:
             value = getattr(self, name)
             if value not in allowed:
                 raise ConfigError(f"ottla_{name}={value!r}: expected one of {', '.join(allowed)}")
@@ -71,6 +77,7 @@ class FixtureOptions:
             topics=topics,
             data=self.data,
             deadline=self.deadline,
+            fault_seed=self.fault_seed,
         )
 
 
@@ -90,6 +97,8 @@ def session_options(config: pytest.Config) -> FixtureOptions:
         data=config.getini("ottla_data"),
         deadline=float(config.getini("ottla_deadline")),
         leaks=config.getini("ottla_leaks"),
+        unused_faults=config.getini("ottla_unused_faults"),
+        fault_seed=config.getoption("ottla_seed"),
     )
 
 
@@ -136,6 +145,10 @@ class TestbedPool:
             os.environ[name] = bed.hosted.bootstrap
         return bed
 
+    @property
+    def uses_faults(self) -> bool:
+        return any(bed.hosted.fault_host.faults_if_used is not None for bed in self._beds.values())
+
     def close(self) -> None:
         for bed in self._beds.values():
             bed.stop()
@@ -156,6 +169,7 @@ class TestRun:
         self.bed = bed
         self.options = options
         self.groups: list[str] = []
+        self.has_failed = False
         self._node = node
         self._numbers = count(1)
         self._mark = ReportMark.now(bed)
@@ -183,6 +197,7 @@ class TestRun:
     def end(self) -> None:
         """Empties what the options say, and reports what was left open."""
         bed, isolation = self.bed, self.options.isolation
+        unused = self._unused_faults()
         left = [] if isolation == "fresh" else bed.call(leftovers, bed, self.groups)
         leaks: tuple[ConnectionView, ...] = ()
         if isolation == "reset":
@@ -192,6 +207,23 @@ class TestRun:
             bed.stop()
         bed.wire.test = ""
         self._report([*map(describe_leak, leaks), *left])
+        if unused:
+            pytest.fail("\n".join(unused), pytrace=False)
+
+    def _unused_faults(self) -> list[str]:
+        """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
+        than it says."""
+        faults = self.bed.hosted.fault_host.faults_if_used
+        if faults is None:
+            return []
+        sentences = [each.text for each in faults.unused() if each.is_error]
+        faults.clear()
+        if self.options.unused_faults == "error":
+            return [] if self.has_failed else sentences
+        if self.options.unused_faults == "warn":
+            for each in sentences:
+                warnings.warn(OttlaWarning(each), stacklevel=2)
+        return []
 
     def _report(self, sentences: list[str]) -> None:
         if not sentences or self.options.leaks == "ignore":
@@ -217,6 +249,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     run = TestRun(bed, node, options)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
+    if options.faults is not None:
+        Kafka(bed).faults.load(node.path.parent / options.faults)
     try:
         yield run
     finally:

@@ -13,7 +13,7 @@ facts as they happen; one that is over raises DeadlineExceeded, which says what 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
@@ -33,6 +33,10 @@ from ottla.testing.views import (
 )
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
+
+if TYPE_CHECKING:
+    from ottla.testing.actions import Action
+    from ottla.testing.faults import Fault, Faults
 
 RECORDS_MAX = 100_000
 
@@ -80,6 +84,17 @@ class Kafka:
         """What a `producer` or a `consumer` of confluent-kafka, kafka-python, aiokafka or java takes, in the library's
         names: the address, and short back-offs and heartbeats. Raises ConfigError."""
         return client_config(kind, library, self.bootstrap)
+
+    # Faults.
+
+    @property
+    def faults(self) -> "Faults":
+        """The rules by which requests fail, wait or get lost (docs/faults.md). A reset removes them."""
+        return self._bed.hosted.fault_host.faults
+
+    def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
+        """One rule, as of `Faults.fault`; as a context it is removed at the end. Raises RuleError."""
+        return self.faults.fault(do=do, **fields)
 
     # Topics and records.
 

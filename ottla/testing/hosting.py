@@ -16,7 +16,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.broker import Broker
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
-from ottla.testing.embedded import NotRunningError
+from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.options import ParsedOptions, checked_count
 
 LOOPBACK = "127.0.0.1"
@@ -47,7 +47,13 @@ class HostedBrokers:
     """`await start()` first, on the loop that is to serve; `await stop()` at the end."""
 
     def __init__(
-        self, settings: Mapping[str, object], brokers: int, attach: Callable[[Parts], None], rng: Random | None = None
+        self,
+        settings: Mapping[str, object],
+        brokers: int,
+        attach: Callable[[Parts], None],
+        rng: Random | None = None,
+        *,
+        fault_seed: int = 0,
     ) -> None:
         """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
         options = ParsedOptions({"settings": settings})
@@ -56,6 +62,7 @@ class HostedBrokers:
         self.log_lines = LogLines()
         self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
         self._attach = attach
+        self.fault_host = FaultHost(fault_seed)
         self._rng = rng
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
@@ -64,7 +71,15 @@ class HostedBrokers:
     async def start(self, data_dir: Path) -> None:
         """Raises StartError."""
         if self.count == 1:
-            one = Broker(self.config, data_dir=data_dir, host=LOOPBACK, port=0, log=self._log, rng=self._rng)
+            one = Broker(
+                self.config,
+                data_dir=data_dir,
+                host=LOOPBACK,
+                port=0,
+                log=self._log,
+                rng=self._rng,
+                new_dispatcher=self.fault_host.new_dispatcher,
+            )
             await one.start()
             self._one = one
             self._attach(one.parts)
@@ -77,6 +92,7 @@ class HostedBrokers:
             port=0,
             log=self._log,
             opened=lambda broker: self._attach(broker.parts),
+            new_dispatcher=self.fault_host.new_dispatcher,
         )
         await cluster.start()
         self._cluster = cluster

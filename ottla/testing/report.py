@@ -42,6 +42,7 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
     sections = [
         ("ottla: why it may have failed", list(_hints(bed, mark))[:HINTS_MAX]),
         ("ottla: groups", list(_groups(bed))),
+        ("ottla: faults", list(_faults(bed))),
         ("ottla: broker log", bed.hosted.log_lines.since(mark.log)[-LOG_LINES:]),
     ]
     taken = sum(len(lines) + 1 for _, lines in sections if lines)
@@ -78,6 +79,12 @@ def _groups(bed: Testbed) -> Iterator[str]:
         history = bed.histories.of(group_id)
         begin_ms = history[0].started_ms
         yield from (_rebalance_line(each, begin_ms) for each in history[-GROUP_LINES:])
+
+
+def _faults(bed: Testbed) -> Iterator[str]:
+    faults = bed.hosted.fault_host.faults_if_used
+    if faults is not None:
+        yield from (fault.explain() for fault in faults.all_since_clear())
 
 
 def _rebalance_line(rebalance: GroupRebalance, begin_ms: int) -> str:

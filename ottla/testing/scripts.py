@@ -19,6 +19,7 @@ class TestbedOptions(TypedDict, total=False):
     topics: names of topics and how many partitions each has; they are there at the start and after a reset.
     data: the directory to make the data directory in; by default memory where there is room, else the temporary one.
     deadline: of waits, in seconds; 5 by default.
+    fault_seed: a number that the chances and jitter of fault rules follow from.
     """
 
     brokers: int
@@ -27,6 +28,7 @@ class TestbedOptions(TypedDict, total=False):
     topics: dict[str, int]
     data: str | Path
     deadline: float
+    fault_seed: int
 
 
 class BrokerContext:

@@ -43,10 +43,11 @@ class Testbed:
         topics: Mapping[str, int] | None = None,
         data: str | Path = "auto",
         deadline: float = DEADLINE_S,
+        fault_seed: int = 0,
     ) -> None:
         """`profile` is of `ottla.testing.profile`, and `settings` go before it. `topics` are created at the start, each
         with this number of partitions. `data`: the directory to make the data directory in, or auto. `deadline`: of
-        waits, in seconds. Raises ConfigError."""
+        waits, in seconds. `fault_seed`: of what fault rules leave to chance. Raises ConfigError."""
         if deadline <= 0:
             raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
         self.profile = profile
@@ -55,7 +56,7 @@ class Testbed:
         self.histories = GroupHistories()
         self.waits = Waits()
         merged = {**profile_settings(profile), **(settings or {})}
-        self.hosted = HostedBrokers(merged, brokers, self._attach)
+        self.hosted = HostedBrokers(merged, brokers, self._attach, fault_seed=fault_seed)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
@@ -133,7 +134,10 @@ class Testbed:
         await self.waits.wait(condition, self.deadline_s if within is None else within)
 
     async def reset(self) -> ResetReport:
-        """The topics that were given at the start are made again."""
+        """Fault rules go first. The topics that were given at the start are made again."""
+        faults = self.hosted.fault_host.faults_if_used
+        if faults is not None:
+            faults.clear()
         leaks = await self.open_connections()
         for node_id in self.hosted.node_ids:
             if node_id not in self.hosted.parts():

@@ -22,6 +22,7 @@ TESTS_OF_TESTING = (
     "from confluent_kafka import Consumer, Producer\n",
     "from confluent_kafka import Consumer\n",
     "import pytest\n",
+    "from confluent_kafka import Producer\nfrom ottla.testing.actions",
     "from ottla.testing import broker_fixture\n",
     "def test_acknowledged_orders",
 )

@@ -1,0 +1,140 @@
+"""Fault rules by way of the fixtures and the handle: what a test with them says at its end."""
+
+import asyncio
+
+import pytest
+
+from ottla.protocol.errors import ErrorCode
+from ottla.testing.handle import Kafka
+from ottla.testing.scripts import broker
+
+pytest_plugins = ("pytester",)
+
+PRODUCE = """
+    def produce(kafka):
+        from confluent_kafka import Producer
+
+        outcomes = []
+        producer = Producer(kafka.client_config("producer"))
+        producer.produce("orders", b"book", on_delivery=lambda error, _: outcomes.append(error))
+        producer.flush(10)
+        return outcomes
+"""
+
+
+def run(pytester: pytest.Pytester, test: str, *arguments: str) -> pytest.RunResult:
+    pytester.makeconftest("")
+    pytester.makepyfile(PRODUCE + test)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+
+
+def test_a_rule_that_acted_leaves_no_trace(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+    def test_refused(kafka):
+        kafka.create_topic("orders")
+        with kafka.fault(api="Produce", topic="orders", do={"error": "NOT_ENOUGH_REPLICAS"}, times=2) as rule:
+            assert produce(kafka) == [None]
+        assert rule.hits == 2
+        assert [record.value for record in kafka.records("orders")] == [b"book"]
+
+    def test_next(kafka, kafka_faults):
+        assert len(kafka_faults) == 0
+        kafka.create_topic("orders")
+        assert produce(kafka) == [None]
+    """,
+        "--ottla-seed=7",
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["ottla: fault rules, --ottla-seed=7"])
+
+
+UNUSED = """
+    def test_refuses_another_topic(kafka):
+        kafka.create_topic("orders")
+        kafka.fault(api="Produce", topic="order", do={"error": "NOT_ENOUGH_REPLICAS"}, id="refuse")
+        assert produce(kafka) == [None]
+"""
+
+
+def test_a_rule_that_never_acted_is_an_error_of_the_test(pytester: pytest.Pytester) -> None:
+    """TK22: with the field that kept it from acting."""
+    result = run(pytester, UNUSED)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*refuse*topic*"])
+
+
+@pytest.mark.parametrize(("mode", "warnings"), [("warn", 1), ("ignore", 0)])
+def test_unused_rules_may_be_warned_of_or_ignored(pytester: pytest.Pytester, mode: str, warnings: int) -> None:
+    result = run(pytester, UNUSED, "-o", f"ottla_unused_faults={mode}", "-W", "always::pytest.PytestWarning")
+    result.assert_outcomes(passed=1, warnings=warnings)
+
+
+def test_a_failing_test_shows_rules_and_no_second_error(pytester: pytest.Pytester) -> None:
+    result = run(pytester, UNUSED.replace("== [None]", "== []"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ottla: faults*", "*refuse*"])
+
+
+def test_rules_of_a_file_hold_from_the_begin(pytester: pytest.Pytester) -> None:
+    """Beside the test, named by the marker."""
+    pytester.path.joinpath("rules.json").write_text(
+        '{"rules": [{"match": {"api": "Produce"}, "do": {"error": "NOT_ENOUGH_REPLICAS"}}]}'
+    )
+    result = run(
+        pytester,
+        """
+    import pytest
+
+    @pytest.mark.kafka(topics={"orders": 1}, faults="rules.json")
+    def test_refused_once(kafka):
+        assert produce(kafka) == [None]
+        assert [rule.hits for rule in kafka.faults] == [1]
+    """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_rules_by_chance_follow_the_seed_of_the_session(pytester: pytest.Pytester) -> None:
+    """Workers have it too."""
+    test = """
+    import pytest
+
+    @pytest.mark.parametrize("run", [1, 2])
+    def test_refuses_some(kafka, run):
+        topic = kafka.create_topic("orders", partitions=1)
+        with kafka.fault(api="Produce", do={"drop": "response"}, probability=0.5, times=100, id="lost"):
+            assert kafka.faults.seed == 11
+    """
+    run(pytester, test, "--ottla-seed=11").assert_outcomes(passed=2)
+    run(pytester, test, "--ottla-seed=11", "-n", "2").assert_outcomes(passed=2)
+
+
+def test_a_reset_removes_rules(handle: Kafka) -> None:
+    handle.fault(api="Metadata", do="observe")
+    handle.reset()
+    assert len(handle.faults) == 0
+    assert handle.faults.unused() == []
+
+
+def test_the_asynchronous_handle_has_the_same_rules() -> None:
+    async def ask() -> list[int]:
+        from aiokafka import AIOKafkaProducer
+
+        async with broker(topics={"orders": 1}, fault_seed=3) as kafka:
+            rule = kafka.fault(api="Produce", do={"error": "NOT_LEADER_OR_FOLLOWER"})
+            async with AIOKafkaProducer(**kafka.client_config("producer")) as producer:
+                await producer.send_and_wait("orders", b"book")
+            await rule.wait_async()
+            assert kafka.faults.seed == 3
+            return [rule.hits, len(await kafka.records("orders"))]
+
+    assert asyncio.run(ask()) == [1, 1]
+
+
+def test_rules_stay_when_a_broker_of_a_cluster_starts_again() -> None:
+    with broker(brokers=2) as kafka:
+        rule = kafka.fault(api="Produce", do={"error": ErrorCode.NOT_ENOUGH_REPLICAS.name}, times=10)
+        kafka.restart(1)
+        assert rule in kafka.faults
