@@ -2,7 +2,7 @@
 
 A tap wraps the functions of every route of a broker: it notes who asked for what when the handler is called, and the
 error when the answer is known. A request that is parked gets a route of its own, so that its answer is found again.
-Keys, values and secrets are never kept.
+Of answers to Fetch it notes how far consumers were given each partition. Keys, values and secrets are never kept.
 """
 
 from collections import Counter, deque
@@ -17,7 +17,7 @@ from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.testing.deliveries import Deliveries
+from ottla.protocol.records.batch import iterate_batches
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
@@ -55,6 +55,41 @@ class WireEvent:
     answered_ns: int = 0
 
 
+class Deliveries:
+    """Of all consumers together: in a group each partition has one."""
+
+    def __init__(self) -> None:
+        # By topic id, or by name in versions that have no ids, and partition: the offset after the last one delivered.
+        self._ends: dict[tuple[bytes | str, int], int] = {}
+
+    def note(self, response: Any) -> None:
+        """A FetchResponse that goes to a client."""
+        for topic in response.responses:
+            key = topic.topic or topic.topic_id
+            for partition in topic.partitions:
+                end = _end_of(partition.records)
+                if end is not None:
+                    place = key, partition.partition_index
+                    self._ends[place] = max(end, self._ends.get(place, 0))
+
+    def end(self, name: str, topic_id: bytes, partition: int) -> int:
+        """The offset after the last one delivered; 0 where nothing was."""
+        return max(self._ends.get((name, partition), 0), self._ends.get((topic_id, partition), 0))
+
+    def clear(self) -> None:
+        self._ends.clear()
+
+
+def _end_of(records: "bytes | memoryview | list[memoryview] | None") -> int | None:
+    """The offset after the last batch, which is that of the last buffer; None without records."""
+    if not records:
+        return None
+    end = None
+    for _, header in iterate_batches(records[-1] if isinstance(records, list) else records):
+        end = header.next_offset
+    return end
+
+
 class WireRing:
     """The last EVENTS_KEPT requests of clients, the oldest first."""
 
@@ -71,7 +106,7 @@ class WireRing:
 
     def tap(self, route: Route) -> None:
         """For `Dispatcher.taps`."""
-        route.handle = partial(self._handle, route.handle)
+        route.handle = partial(self._handle, route, route.handle)
 
     def since(self, count: int) -> list[WireEvent]:
         """Those that followed the first `count`, as far as they are kept."""
@@ -91,7 +126,7 @@ class WireRing:
             if event.member_id == member_id and event.error == error:
                 yield event
 
-    def _handle(self, handle: Callable[[Any, Any], Any], context: RequestContext, request: Any) -> Any:
+    def _handle(self, route: Route, handle: Callable[[Any, Any], Any], context: RequestContext, request: Any) -> Any:
         event = self._begin(context, request)
         try:
             response = handle(context, request)
@@ -101,7 +136,7 @@ class WireRing:
         if response is not None:
             self._end(event, response)
         elif context.is_parked and context.frame is None:
-            context.route = self._answering(context.route, event)
+            context.route = self._answering(route, event)
         else:
             _end(event, 0)
         return response
