@@ -118,6 +118,7 @@ def test_the_whole_run_makes_a_report(secured: Secured, spark_jars: Path, tmp_pa
     assert said.splitlines()[-1] == f"wrote {tmp_path}/out/report.html"
 
 
+@pytest.mark.timeout(900)
 def test_the_examples_run_with_the_file(secured: Secured, spark_jars: Path, tmp_path: Path) -> None:
     tables = tmp_path / "orders", tmp_path / "balances"
     schema = ["--schema", script("orders_pipeline", "revenue").SCHEMA]
