@@ -7,24 +7,30 @@ commits each batch with its number, so that a batch that is run again after a cr
 """
 
 import argparse
-import os
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ottla.pipeline.clients import read_clients
+from ottla.pipeline.jobs.options import bootstrap_option
 from ottla.pipeline.session import open_session
 
 TOPIC = "transfers"
 SCHEMA = "transfer BIGINT, account STRING, cents BIGINT"
 
 
-def read_committed(spark: SparkSession, bootstrap: str, topic: str = TOPIC) -> DataFrame:
+def read_committed(
+    spark: SparkSession, bootstrap: str, topic: str = TOPIC, client: Mapping[str, str] | None = None
+) -> DataFrame:
+    """`client`: of TLS and a login, as the connector has them."""
     settings = {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": topic,
         "startingOffsets": "earliest",
         "kafka.isolation.level": "read_committed",
+        **(client or {}),
     }
     return spark.readStream.format("kafka").options(**settings).load()
 
@@ -44,10 +50,11 @@ def write(rows: DataFrame, table: str) -> StreamingQuery:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", required=True)
-    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
+    bootstrap_option(parser)
     arguments = parser.parse_args()
+    client = read_clients(arguments).of_connector()
     spark = open_session("balances")
-    write(balances(read_committed(spark, arguments.bootstrap)), arguments.table).awaitTermination()
+    write(balances(read_committed(spark, arguments.bootstrap, client=client)), arguments.table).awaitTermination()
     found = spark.read.format("delta").load(arguments.table)
     found.orderBy("account").show()
     found.agg(F.sum("cents").alias("in all")).show()

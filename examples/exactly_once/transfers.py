@@ -8,11 +8,13 @@ Every tenth is aborted after its first record, as by a program that finds the ot
 import argparse
 import asyncio
 import json
-import os
 import random
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+
+from ottla.pipeline.clients import read_clients
+from ottla.pipeline.jobs.options import bootstrap_option
 
 TOPIC = "transfers"
 TRANSACTIONAL_ID = "transfers"
@@ -34,8 +36,9 @@ def is_aborted(number: int) -> bool:
     return number % ABORTED_EVERY == ABORTED_EVERY - 1
 
 
-async def send(bootstrap: str, transfers: int) -> None:
-    producer: Any = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=TRANSACTIONAL_ID)
+async def send(bootstrap: str, transfers: int, **client: Any) -> None:
+    """`client`: of TLS and a login, as aiokafka has them."""
+    producer: Any = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=TRANSACTIONAL_ID, **client)
     await producer.start()
     chance = random.Random(1)
     try:
@@ -58,7 +61,8 @@ async def send_one(producer: Any, booking: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
+    bootstrap_option(parser)
     parser.add_argument("--transfers", type=int, default=1000)
     arguments = parser.parse_args()
-    asyncio.run(send(arguments.bootstrap, arguments.transfers))
+    client = read_clients(arguments).of_python()
+    asyncio.run(send(arguments.bootstrap, arguments.transfers, **client))

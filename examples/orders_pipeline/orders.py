@@ -6,11 +6,13 @@ python examples/orders_pipeline/orders.py --bootstrap 127.0.0.1:9092 --orders 10
 import argparse
 import asyncio
 import json
-import os
 import random
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+
+from ottla.pipeline.clients import read_clients
+from ottla.pipeline.jobs.options import bootstrap_option
 
 TOPIC = "orders"
 ITEMS = {"tea": 350, "coffee": 420, "cake": 510, "water": 180}
@@ -27,8 +29,9 @@ def order(number: int, chance: random.Random) -> dict[str, Any]:
     }
 
 
-async def send(bootstrap: str, orders: int) -> None:
-    producer: Any = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5)
+async def send(bootstrap: str, orders: int, **client: Any) -> None:
+    """`client`: of TLS and a login, as aiokafka has them."""
+    producer: Any = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5, **client)
     await producer.start()
     chance = random.Random(1)
     try:
@@ -41,7 +44,8 @@ async def send(bootstrap: str, orders: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
+    bootstrap_option(parser)
     parser.add_argument("--orders", type=int, default=10_000)
     arguments = parser.parse_args()
-    asyncio.run(send(arguments.bootstrap, arguments.orders))
+    client = read_clients(arguments).of_python()
+    asyncio.run(send(arguments.bootstrap, arguments.orders, **client))

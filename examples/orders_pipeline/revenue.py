@@ -6,11 +6,12 @@ First `ottla pipeline archive --topic orders --table TABLE --once --schema "$SCH
 """
 
 import argparse
-import os
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
+from ottla.pipeline.clients import read_clients
+from ottla.pipeline.jobs.options import bootstrap_option
 from ottla.pipeline.session import open_session
 
 TOPIC = "revenue"
@@ -35,10 +36,11 @@ def as_records(rows: DataFrame) -> DataFrame:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", required=True)
-    parser.add_argument("--bootstrap", default=os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092"))
+    bootstrap_option(parser)
     arguments = parser.parse_args()
+    client = read_clients(arguments).of_connector()
     spark = open_session("revenue")
     rows = revenue(spark.read.format("delta").load(arguments.table))
     sink = as_records(rows).write.format("kafka").option("kafka.bootstrap.servers", arguments.bootstrap)
-    sink.option("topic", TOPIC).save()
+    sink.options(**client).option("topic", TOPIC).save()
     rows.orderBy("item").show()

@@ -1,18 +1,19 @@
-"""How a command logs in to brokers: the options for it, and what they mean together."""
+"""How a command logs in to brokers, and speaks TLS to them: the options for it, and what they mean together with the
+client properties."""
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any
 
 import click
 
+from ottla.broker.config.client_properties import FILE_VARIABLE, PROTOCOL, ClientProperties
 from ottla.broker.config.server_network import WITH_SASL
-from ottla.cli.client_properties import PROTOCOL, ClientProperties
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 
 PASSWORD_VARIABLE = "OTTLA_PASSWORD"
-FILE_VARIABLE = "OTTLA_COMMAND_CONFIG"
 # The strongest one: nothing weaker is tried by itself, for a false server would get at the password that way.
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 
@@ -39,6 +40,18 @@ _OPTIONS = (
         help=f"How --user logs in.  [default: {DEFAULT_MECHANISM}]",
     ),
 )
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_TLS_OPTIONS = (
+    click.option("--tls", is_flag=True, help="Speak TLS, and trust those whom the operating system trusts."),
+    click.option("--ca", metavar="FILE", type=_FILE, help="Speak TLS, and trust the authorities in this PEM file."),
+    click.option(
+        "--cert", metavar="FILE", type=_FILE, help="Speak TLS, and show the certificate in this PEM file with its key."
+    ),
+)
+TLS_PARAMETERS = ("tls", "ca", "cert")
+# By option, the property that has the file.
+_STORES = {"ca": "ssl.truststore.location", "cert": "ssl.keystore.location"}
 
 LOGIN_PARAMETERS = ("command_config", "user", "password_file", "sasl_mechanism")
 
@@ -92,3 +105,24 @@ def _first_line(path: Path) -> str:
         return path.read_text(errors="surrogateescape").partition("\n")[0].removesuffix("\r")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that `read_tls` reads."""
+    for decorate in reversed(_TLS_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+def read_tls(values: Mapping[str, Any], properties: ClientProperties) -> SSLContext | None:
+    """What connections are made with; None: without TLS. `values` are those of the options, which go before the
+    properties. Raises ValueError with a sentence."""
+    given = [f"--{name}" for name in TLS_PARAMETERS if values.get(name)]
+    if given and properties.has_tls is False:
+        raise ValueError(f"{given[0]} asks for TLS, and {PROTOCOL}={properties.protocol} for none")
+    if not given and not properties.has_tls:
+        return None
+    # Imported here: most commands speak without TLS.
+    from ottla.broker.config.client_tls import client_tls
+
+    return client_tls(properties, {location: values[file] for file, location in _STORES.items() if values.get(file)})

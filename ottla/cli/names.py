@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from ottla.broker.config.client_properties import FILE_VARIABLE
 from ottla.cli.client import Client
 from ottla.cli.failures import ClientError
-from ottla.cli.login import FILE_VARIABLE, read_login
-from ottla.cli.tls import read_tls
+from ottla.cli.login import read_login, read_tls
 from ottla.protocol.address import parse_addresses
 
 # Of the list of commands; click cuts a longer sentence.

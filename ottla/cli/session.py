@@ -14,10 +14,9 @@ from click.core import ParameterSource
 
 from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
-from ottla.cli.login import LOGIN_PARAMETERS, login_options, read_login
+from ottla.cli.login import LOGIN_PARAMETERS, TLS_PARAMETERS, login_options, read_login, read_tls, tls_options
 from ottla.cli.names import DEFAULT_BOOTSTRAP
 from ottla.cli.output import Output
-from ottla.cli.tls import TLS_PARAMETERS, read_tls, tls_options
 from ottla.protocol.address import Address, parse_addresses
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -174,7 +174,7 @@ class EtcdGateway:
         return answer
 
     @asynccontextmanager
-    async def stream(self, url: str, path: str, request: Json) -> AsyncIterator[tuple[aiohttp.StreamReader, Headers]]:
+    async def stream(self, url: str, path: str, request: Json) -> AsyncGenerator[tuple[aiohttp.StreamReader, Headers]]:
         """An answer that does not end, and as whom it was asked for."""
         async with asyncio.timeout(TRY_TIMEOUT_S):
             headers = await self.headers()

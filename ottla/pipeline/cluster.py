@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.pipeline.clients import NO_SECURITY, ClientSecurity
 from ottla.pipeline.failures import PipelineError
 from ottla.protocol.address import is_loopback
+from ottla.security.tls_failure import tls_error_in, tls_failure
 
 ANSWER_WITHIN_S = 10
 
@@ -20,9 +23,9 @@ class ClusterSummary:
     topics: Mapping[str, int]
 
 
-def fetch_summary(bootstrap: str) -> ClusterSummary:
+def fetch_summary(bootstrap: str, security: ClientSecurity = NO_SECURITY) -> ClusterSummary:
     """Raises PipelineError when no broker answers."""
-    return asyncio.run(_fetch_summary(bootstrap))
+    return asyncio.run(_fetch_summary(bootstrap, security))
 
 
 def check_topics(cluster: ClusterSummary, topics: Sequence[str], bootstrap: str) -> None:
@@ -52,22 +55,59 @@ def check_path(path: str, master: str, *, is_shared: bool) -> None:
         )
 
 
-async def _fetch_summary(bootstrap: str) -> ClusterSummary:
+async def _fetch_summary(bootstrap: str, security: ClientSecurity) -> ClusterSummary:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.errors import KafkaError
 
-    # It logs the error that is raised below.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    client: Any = AIOKafkaClient(bootstrap_servers=bootstrap, client_id="ottla-pipeline")
+    client: Any = AIOKafkaClient(bootstrap_servers=bootstrap, client_id="ottla-pipeline", **security.of_python())
+    with _heard() as errors:
+        try:
+            await asyncio.wait_for(client.bootstrap(), ANSWER_WITHIN_S)
+            metadata = await asyncio.wait_for(client.fetch_all_metadata(), ANSWER_WITHIN_S)
+            topics = {name: len(metadata.partitions_for_topic(name) or ()) for name in metadata.topics()}
+            return ClusterSummary([broker.host for broker in metadata.brokers()], topics)
+        except (KafkaError, OSError, TimeoutError, ValueError) as error:
+            raise PipelineError(_why_none_answers(bootstrap, [*errors, error])) from error
+        finally:
+            await client.close()
+
+
+def _why_none_answers(bootstrap: str, errors: Sequence[BaseException]) -> str:
+    from aiokafka.errors import SaslAuthenticationFailed, UnsupportedSaslMechanismError
+
+    for error in errors:
+        if isinstance(error, (SaslAuthenticationFailed, UnsupportedSaslMechanismError)):
+            return f"the brokers at {bootstrap} refuse the login: {str(error).rpartition(': ')[2]}"
+        refused = tls_error_in(error)
+        if refused is not None:
+            return f"no TLS with {bootstrap}: {tls_failure(refused)}"
+    return f"no broker answers at {bootstrap}"
+
+
+@contextmanager
+def _heard() -> Generator[list[BaseException]]:
+    """What the client logs in place of raising it: why it cannot connect. It is not logged then."""
+    errors: list[BaseException] = []
+    log, handler = logging.getLogger("aiokafka"), _Hearing(errors)
+    log.addHandler(handler)
+    log.propagate = False
     try:
-        await asyncio.wait_for(client.bootstrap(), ANSWER_WITHIN_S)
-        metadata = await asyncio.wait_for(client.fetch_all_metadata(), ANSWER_WITHIN_S)
-        topics = {name: len(metadata.partitions_for_topic(name) or ()) for name in metadata.topics()}
-        return ClusterSummary([broker.host for broker in metadata.brokers()], topics)
-    except (KafkaError, OSError, TimeoutError, ValueError) as error:
-        raise PipelineError(f"no broker answers at {bootstrap}") from error
+        yield errors
     finally:
-        await client.close()
+        log.removeHandler(handler)
+        log.propagate = True
+        # What it would say later, jobs say themselves.
+        log.setLevel(logging.CRITICAL)
+
+
+class _Hearing(logging.Handler):
+    def __init__(self, errors: list[BaseException]) -> None:
+        super().__init__(logging.WARNING)
+        self._errors = errors
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        self._errors += [each for each in arguments if isinstance(each, BaseException)]
 
 
 def _host_of(master: str) -> str:

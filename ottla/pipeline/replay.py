@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention.
 
+from ottla.pipeline.clients import NO_SECURITY, ClientSecurity
 from ottla.pipeline.failures import PipelineError
 
 IN_FLIGHT_MAX = 5000
@@ -56,20 +57,28 @@ def check_partitions(selected: DataFrame, target: str, target_partitions: int) -
         )
 
 
-def send(selected: DataFrame, bootstrap: str, target: str, *, keep_partitions: bool) -> int:
+def send(
+    selected: DataFrame, bootstrap: str, target: str, *, keep_partitions: bool, security: ClientSecurity = NO_SECURITY
+) -> int:
     """Gives the number of records sent."""
 
     def send_rows(rows: Iterable[Row]) -> Iterator[int]:
-        yield asyncio.run(_send_all(rows, bootstrap, target, keep_partitions=keep_partitions))
+        yield asyncio.run(_send_all(rows, bootstrap, target, security, keep_partitions=keep_partitions))
 
     return int(selected.rdd.mapPartitions(send_rows).fold(0, add))
 
 
-async def _send_all(rows: Iterable[Row], bootstrap: str, target: str, *, keep_partitions: bool) -> int:
+async def _send_all(
+    rows: Iterable[Row], bootstrap: str, target: str, security: ClientSecurity, *, keep_partitions: bool
+) -> int:
     from aiokafka import AIOKafkaProducer
 
     producer: Any = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, client_id="ottla-pipeline", enable_idempotence=True, linger_ms=5
+        bootstrap_servers=bootstrap,
+        client_id="ottla-pipeline",
+        enable_idempotence=True,
+        linger_ms=5,
+        **security.of_python(),
     )
     await producer.start()
     sender = RecordSender(producer, target, keep_partitions=keep_partitions)

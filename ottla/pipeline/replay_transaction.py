@@ -6,14 +6,16 @@ id names the target: the next run fences one that was killed, and its transactio
 """
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from pyspark.sql import Row
 
+from ottla.pipeline.clients import NO_SECURITY, ClientSecurity
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.replay import RecordSender
 
@@ -31,24 +33,43 @@ class ReplayTransaction:
 
 
 def send_in_transaction(
-    rows: Iterator[Row], bootstrap: str, target: str, transaction: ReplayTransaction, *, keep_partitions: bool
+    rows: Iterator[Row],
+    bootstrap: str,
+    target: str,
+    transaction: ReplayTransaction,
+    *,
+    keep_partitions: bool,
+    security: ClientSecurity = NO_SECURITY,
 ) -> int:
     """Gives the number of records sent, all of them committed. Raises PipelineError, and then none is."""
-    return asyncio.run(_send_all(rows, bootstrap, target, transaction, keep_partitions=keep_partitions))
+    producer = _producer(bootstrap, transaction, security)
+    return asyncio.run(_send_all(rows, producer, target, transaction, keep_partitions=keep_partitions))
 
 
-async def _send_all(
-    rows: Iterator[Row], bootstrap: str, target: str, transaction: ReplayTransaction, *, keep_partitions: bool
-) -> int:
+def _producer(bootstrap: str, transaction: ReplayTransaction, security: ClientSecurity) -> Callable[[], Any]:
+    """Makes one, within a running loop."""
     from aiokafka import AIOKafkaProducer
 
-    producer: Any = AIOKafkaProducer(
+    return partial(
+        AIOKafkaProducer,
         bootstrap_servers=bootstrap,
         client_id="ottla-pipeline",
         linger_ms=5,
         transactional_id=transaction.transactional_id,
         transaction_timeout_ms=transaction.timeout_ms,
+        **security.of_python(),
     )
+
+
+async def _send_all(
+    rows: Iterator[Row],
+    make_producer: Callable[[], Any],
+    target: str,
+    transaction: ReplayTransaction,
+    *,
+    keep_partitions: bool,
+) -> int:
+    producer = make_producer()
     sender = RecordSender(producer, target, keep_partitions=keep_partitions)
     with _plain_errors(target, transaction):
         try:

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
+from ottla.broker.config.client_properties import ClientProperties
 from ottla.cli.app import cli
-from ottla.cli.client_properties import ClientProperties
 from ottla.cli.login import LOGIN_PARAMETERS, read_login
 from ottla.security.client import LoginCredentials, Secret
 from tests.cli.fake_broker import FakeBroker

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla.broker.config.client_properties import ClientProperties
 from ottla.cli.app import cli
-from ottla.cli.client_properties import ClientProperties
 
 FILES = ["admin.password", "broker.password", "broker.pem", "ca-key.pem", "ca.pem"]
 CLIENTS = ["client.properties", "librdkafka.properties"]
@@ -20,7 +20,7 @@ def run(*arguments: object) -> tuple[int, str]:
 
 def test_all_is_made_and_taken_again(tmp_path: Path) -> None:
     directory = tmp_path / "dev"
-    status, said = run(directory, "--host", "etcd", "--host", "ottla1", "--bootstrap", "a:1,b:2")
+    status, said = run(directory, "--host", "etcd", "--host", "ottla1", "--advertise", "a:1,b:2")
     first = {each.name: each.read_bytes() for each in directory.iterdir()}
 
     assert status == 0
@@ -30,7 +30,7 @@ def test_all_is_made_and_taken_again(tmp_path: Path) -> None:
         "a:1",
         "b:2",
     ]
-    assert run(directory, "--host", "ottla1", "--bootstrap", "a:1,b:2")[0] == 0
+    assert run(directory, "--host", "ottla1", "--advertise", "a:1,b:2")[0] == 0
     assert {each.name: each.read_bytes() for each in directory.iterdir()} == first
     assert not [name for name in FILES if "password" in name and first[name].decode().strip() in said]
 
@@ -60,7 +60,7 @@ def test_the_certificate_serves_both_sides_of_a_handshake(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--bootstrap", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("--advertise", "nowhere"), "'nowhere' is not HOST:PORT"),
         (("--host", "höst"), "no certificate can name all of"),
     ],
 )

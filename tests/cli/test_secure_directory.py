@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from ottla.broker.config.client_properties import ClientProperties
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import StartError
-from ottla.cli.client_properties import ClientProperties
+from ottla.cli.login import read_tls
 from ottla.cli.operations import development_ca
 from ottla.cli.operations.development_ca import BrokenCa, DevelopmentCa
 from ottla.cli.operations.first_user import scram_credentials_in, store_users
@@ -19,7 +20,6 @@ from ottla.cli.operations.secure_directory import SecureDirectory, with_values
 from ottla.cli.operations.secure_serve import SecureServe, refuse_properties
 from ottla.cli.operations.serve import ServeOptions, run
 from ottla.cli.operations.users import salted_upsertion
-from ottla.cli.tls import read_tls
 from ottla.security.client import Secret
 from ottla.security.scram_credential import ITERATIONS_MIN, ScramHash
 from tests.broker.wire import RecordingLog

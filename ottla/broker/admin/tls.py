@@ -8,7 +8,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.config.server_tls import NONE
-from ottla.broker.config.tls import KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, prefixed_properties
+from ottla.broker.config.tls import KEY_PASSWORD, KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, prefixed_properties
 from ottla.broker.config.tls_context import server_context
 from ottla.broker.logging import ADMIN_LOGGER
 from ottla.broker.runtime import Runtime
@@ -24,7 +24,12 @@ class AdminTls:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.ciphertext = ciphertext_buffer()
-        self._properties = prefixed_properties(runtime.config, ADMIN)
+        own = {
+            KEYSTORE_LOCATION: runtime.config.ottla_admin_ssl_keystore_location,
+            KEY_PASSWORD: runtime.config.ottla_admin_ssl_key_password,
+            TRUSTSTORE_LOCATION: runtime.config.ottla_admin_ssl_truststore_location,
+        }
+        self._properties = prefixed_properties(runtime.config, ADMIN, own)
         self._seen = self._signatures()
         self._looked_ms = runtime.clock.now_ms()
         self._context = self._made()

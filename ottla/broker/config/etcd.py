@@ -46,11 +46,20 @@ def _login(config: ServerConfig) -> tuple[str, Secret] | None:
 
 def _tls(config: ServerConfig) -> ssl.SSLContext:
     # Imported here: most brokers start without it.
-    from ottla.broker.config.tls import prefixed_properties
+    from ottla.broker.config import tls
     from ottla.broker.config.tls_context import client_context
 
+    own = {
+        tls.TRUSTSTORE_LOCATION: config.ottla_metadata_etcd_ssl_truststore_location,
+        tls.TRUSTSTORE_CERTIFICATES: config.ottla_metadata_etcd_ssl_truststore_certificates,
+        tls.KEYSTORE_LOCATION: config.ottla_metadata_etcd_ssl_keystore_location,
+        tls.KEYSTORE_KEY: config.ottla_metadata_etcd_ssl_keystore_key,
+        tls.KEYSTORE_CHAIN: config.ottla_metadata_etcd_ssl_keystore_certificate_chain,
+        tls.KEY_PASSWORD: config.ottla_metadata_etcd_ssl_key_password,
+        tls.HOST_CHECK: config.ottla_metadata_etcd_ssl_endpoint_identification_algorithm,
+    }
     try:
-        return client_context(prefixed_properties(config, ETCD).settings())
+        return client_context(tls.prefixed_properties(config, ETCD, own).settings())
     except ConfigError as error:
         raise error if ETCD in str(error) else ConfigError(f"TLS with etcd ({ETCD}ssl.…): {error}") from None
 

@@ -4,11 +4,10 @@ Files are read and looked at here. What cannot work is refused with a sentence t
 of a secret.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError, Option
 from ottla.broker.config.security import why_not_secret
 from ottla.broker.config.server import ServerConfig
@@ -150,13 +149,11 @@ class TlsProperties:
 _OF_ALL: Final = (ENABLED_PROTOCOLS, PROTOCOL, CIPHER_SUITES)
 
 
-def prefixed_properties(config: ServerConfig, prefix: str) -> TlsProperties:
-    """Those of a connection with properties of its own, `<prefix>ssl.…`. Versions and suites are those of all."""
+def prefixed_properties(config: ServerConfig, prefix: str, own: Mapping[str, object]) -> TlsProperties:
+    """Those of a connection with properties of its own, `<prefix>ssl.…`: their values are `own`, by the name behind the
+    prefix. Versions and suites are those of all."""
 
     def value_of(option: Option[object]) -> object:
-        if option.name in _OF_ALL:
-            return config.value_of(option)
-        own = SERVER_OPTIONS.get(prefix + option.name)
-        return option.default if own is None else config.value_of(own)
+        return config.value_of(option) if option.name in _OF_ALL else own.get(option.name, option.default)
 
     return TlsProperties(value_of, prefix)

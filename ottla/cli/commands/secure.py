@@ -15,10 +15,10 @@ _OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--host", "hosts", metavar="HOST", multiple=True, help="Host that the certificate names; repeatable.")
 @click.option(
-    "--bootstrap", metavar="HOST:PORT[,...]", default="127.0.0.1:9092", show_default=True, callback=parse_bootstrap,
-    help="Where the files for clients say that the brokers are.",
+    "--advertise", metavar="HOST:PORT[,...]", default="127.0.0.1:9092", show_default=True, callback=parse_bootstrap,
+    help="The addresses that clients get, in the files for them.",
 )  # fmt: skip
-def secure(directory: Path, hosts: Sequence[str], bootstrap: Sequence[object]) -> None:
+def secure(directory: Path, hosts: Sequence[str], advertise: Sequence[object]) -> None:
     """For development: make in DIR an authority, a certificate and passwords, as `ottla serve --secure` does, and start
     nothing.
 
@@ -33,7 +33,7 @@ def secure(directory: Path, hosts: Sequence[str], bootstrap: Sequence[object]) -
     made = SecureDirectory(directory.absolute())
     try:
         made.open([*_OWN_HOSTS, *hosts])
-        made.write_client_files(",".join(map(str, bootstrap)))
+        made.write_client_files(",".join(map(str, advertise)))
     except StartError as error:
         raise click.ClickException(str(error)) from None
     click.echo(f"for development only: who can read {made.path} can do everything")

@@ -6,6 +6,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from ottla.pipeline import archive, cluster
+from ottla.pipeline.clients import read_clients
 from ottla.pipeline.jobs.job import follow, run, say, settings
 from ottla.pipeline.jobs.options import archive_parser
 from ottla.pipeline.session import master_of, open_session
@@ -19,13 +20,15 @@ def main(arguments: argparse.Namespace) -> None:
 def check_source(arguments: argparse.Namespace) -> cluster.ClusterSummary:
     """Before Java starts. Raises PipelineError for a broker or a topic that is not there."""
     settings(arguments.option)
-    seen = cluster.fetch_summary(arguments.bootstrap)
+    arguments.security = read_clients(arguments)
+    seen = cluster.fetch_summary(arguments.bootstrap, arguments.security)
     cluster.check_topics(seen, arguments.topics, arguments.bootstrap)
     return seen
 
 
 def keep(spark: SparkSession, arguments: argparse.Namespace, seen: cluster.ClusterSummary) -> None:
-    options = {"failOnDataLoss": str(not arguments.allow_data_loss).lower(), **settings(arguments.option)}
+    loss = {"failOnDataLoss": str(not arguments.allow_data_loss).lower()}
+    options = {**loss, **arguments.security.of_connector(), **settings(arguments.option)}
     cluster.check_reachable(seen, master_of(spark))
     cluster.check_path(arguments.table, master_of(spark), is_shared=arguments.shared_path)
     checkpoint = arguments.checkpoint or f"{arguments.table}/_checkpoint"

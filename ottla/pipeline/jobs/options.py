@@ -1,7 +1,6 @@
 """The options of the jobs. Nothing here imports Spark: `ottla pipeline JOB --help` works without it."""
 
 import argparse
-import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -113,10 +112,14 @@ def group_option(made: argparse.ArgumentParser) -> None:
 
 
 def bootstrap_option(parser: argparse.ArgumentParser) -> None:
-    default = os.environ.get("OTTLA_BOOTSTRAP", "127.0.0.1:9092")
     parser.add_argument(
-        "--bootstrap", default=default, metavar="HOST:PORT[,...]", help="Also from OTTLA_BOOTSTRAP, as everywhere."
+        "--bootstrap", metavar="HOST:PORT[,...]", help="Also from OTTLA_BOOTSTRAP, as everywhere; 127.0.0.1:9092."
     )
+    parser.add_argument(
+        "--command-config", metavar="FILE",
+        help="Kafka's client properties: bootstrap.servers, security.protocol, sasl.*, ssl.*; also from "
+        "OTTLA_COMMAND_CONFIG.",
+    )  # fmt: skip
 
 
 def table_options(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 import argparse
 
 from ottla.pipeline import cluster, replay
+from ottla.pipeline.clients import read_clients
 from ottla.pipeline.jobs.job import load_table, run, say
 from ottla.pipeline.jobs.options import replay_parser
 from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
@@ -10,7 +11,8 @@ from ottla.pipeline.session import master_of, open_session
 
 
 def main(arguments: argparse.Namespace) -> None:
-    seen = cluster.fetch_summary(arguments.bootstrap)
+    security = read_clients(arguments)
+    seen = cluster.fetch_summary(arguments.bootstrap, security)
     cluster.check_topics(seen, [arguments.target], arguments.bootstrap)
     spark = open_session("replay")
     cluster.check_reachable(seen, master_of(spark))
@@ -19,14 +21,14 @@ def main(arguments: argparse.Namespace) -> None:
     selected = replay.select_range(load_table(spark, arguments.table), arguments.source, wanted)
     if not arguments.any_partition:
         replay.check_partitions(selected, arguments.target, seen.topics[arguments.target])
-    where = (arguments.bootstrap, arguments.target)
+    where, keep_partitions = (arguments.bootstrap, arguments.target), not arguments.any_partition
     if arguments.no_transaction:
-        sent = replay.send(selected, *where, keep_partitions=not arguments.any_partition)
+        sent = replay.send(selected, *where, keep_partitions=keep_partitions, security=security)
     else:
         name = arguments.transactional_id or f"ottla-replay-{arguments.target}"
         transaction = ReplayTransaction(name, arguments.transaction_timeout * 1000)
         rows = selected.toLocalIterator(prefetchPartitions=True)
-        sent = send_in_transaction(rows, *where, transaction, keep_partitions=not arguments.any_partition)
+        sent = send_in_transaction(rows, *where, transaction, keep_partitions=keep_partitions, security=security)
     say(f"replayed {sent:,} records of {arguments.source} to {arguments.target}")
 
 

@@ -15,6 +15,8 @@ from ottla.security.authentication import PLAIN
 from ottla.security.client import CLIENT_MECHANISMS, LoginCredentials, Secret
 from ottla.security.jaas import JaasError, LoginModule, parse_jaas
 
+FILE_VARIABLE = "OTTLA_COMMAND_CONFIG"
+"""Of the environment: names a file where no option does."""
 PROTOCOL, MECHANISM, JAAS = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 BOOTSTRAP = "bootstrap.servers"
 # What Kafka's clients take where the property is missing.
@@ -68,6 +70,10 @@ class ClientProperties:
 
     def text(self, name: str) -> str | None:
         return self._values.get(name)
+
+    def of_security(self) -> dict[str, str]:
+        """Those that say as whom a client comes, and by which protocol."""
+        return {name: text for name, text in self._values.items() if name.startswith(("security.", "sasl.", "ssl."))}
 
     @property
     def mechanism(self) -> str | None:
