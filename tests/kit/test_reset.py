@@ -1,5 +1,6 @@
 """A reset empties a broker, and what was used once as an identity is not used again."""
 
+import asyncio
 import threading
 import time
 from random import Random
@@ -27,10 +28,12 @@ from kafka import KafkaConsumer, KafkaProducer
 from ottla.cluster.client_quotas import quota_key, quota_value
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.security.quotas import QuotaEntity
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 from ottla.testing.worlds import describe_leak
+from tests.broker.wire import Client
 from tests.kit.members import consumer, polled, send
 
 
@@ -210,24 +213,36 @@ def test_old_transaction_cannot_go_on(handle: Kafka) -> None:
 
 
 def test_old_member_is_unknown_after_a_reset(handle: Kafka) -> None:
+    """Also where its group is there again. A client that still has the connection is named."""
     handle.create_topic("orders", partitions=1)
     made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="shop")
     made.poll(timeout_ms=100)
     handle.group("shop").wait_until_stable(members=1)
-    old = handle.group("shop").members[0].member_id
+    shop = handle.group("shop")
+    old = HeartbeatRequest(group_id="shop", generation_id=shop.generation, member_id=shop.members[0].member_id)
+    assert answered(handle, old) == ErrorCode.NONE
 
-    (leak,) = [each for each in handle.reset().leaks if each.groups]
+    leak = next(each for each in handle.reset().leaks if each.groups)
+    made.close(autocommit=False)
+    assert answered(handle, old) == ErrorCode.UNKNOWN_MEMBER_ID
     handle.create_topic("orders", partitions=1)
-    for _ in range(50):
-        made.poll(timeout_ms=100)
-        if handle.group("shop").state == "Stable":
-            break
-
-    (member,) = handle.group("shop").members
-    assert member.member_id != old
+    with consumer(handle, "shop", "orders"):
+        handle.group("shop").wait_until_stable(members=1)
+        assert answered(handle, old) == ErrorCode.UNKNOWN_MEMBER_ID
     assert describe_leak(leak).startswith("consumer kafka-python-")
     assert describe_leak(leak).endswith("(group shop) was not closed")
-    made.close()
+
+
+def answered(handle: Kafka, request: HeartbeatRequest) -> int:
+    async def ask() -> int:
+        host, port = handle.bootstrap.split(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        response = await client.call(request, HeartbeatResponse, HeartbeatRequest.VERSIONS[1])
+        client.close()
+        code: int = response.error_code
+        return code
+
+    return asyncio.run(ask())
 
 
 def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
