@@ -238,6 +238,7 @@ class Parts:
             take_producer_id=self.producer_ids.take_now,
             write_markers_here=partial(write_markers, self.transaction_markers),
             ensure_topic=self._ensured(TRANSACTION_STATE),
+            may_be_deposed=lambda: self.lifecycle.session_may_have_ended,
         )
         if self.events is not None:
             made.timed_observers.append(self.events.observe)

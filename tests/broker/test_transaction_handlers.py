@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -251,3 +252,27 @@ async def test_a_coordinator_is_silent_on_what_may_be_cut_off(tmp_path: Path) ->
 
         replica.leader_epoch_start = began_at
         assert await verified(broker, producer, 0) == {0: NONE}
+
+
+async def test_coordinator_that_may_be_deposed_ends_no_producer(tmp_path: Path) -> None:
+    """The transaction may have begun at another coordinator; while the store gives no answer, no broker can know."""
+    async with running_broker(tmp_path) as broker:
+        producer = await began(broker)
+        asked = EndTxnRequest(
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=True,
+        )
+        registration = broker.parts.lifecycle._registration
+        ends_ms, registration._session_ends_ms = registration._session_ends_ms, 0
+
+        stopped = await ask(broker, asked, 5)
+        registration.store_answered(Unavailable("no connection"))
+        cut_off = await ask(broker, asked, 5)
+        registration.store_answered()
+        registration._session_ends_ms = ends_ms
+
+        assert stopped.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert cut_off.error_code == ErrorCode.INVALID_TXN_STATE
+        assert (await ask(broker, asked, 5)).error_code == ErrorCode.INVALID_TXN_STATE

@@ -53,28 +53,23 @@ class TransactionCoordinator:
         take_producer_id: Callable[[], int | None],
         write_markers_here: MarkerWriter,
         ensure_topic: Callable[[], None],
+        may_be_deposed: Callable[[], bool],
     ) -> None:
-        """`ensure_topic` starts the creation of the topic where it is missing."""
+        """`ensure_topic` starts the creation of the topic where it is missing; `may_be_deposed` says whether another
+        broker may be the coordinator by now."""
         self._config = transaction_config(runtime.config)
         self._metadata = metadata
         self._take_producer_id = take_producer_id
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
+        shared = (runtime, replicas, metadata)
         markers = self.markers = MarkerSender(
-            runtime,
-            replicas,
-            metadata,
-            network,
-            write_markers_here,
-            inter_broker_listener=inter_broker_listener,
-            login=login,
+            *shared, network, write_markers_here, inter_broker_listener=inter_broker_listener, login=login
         )
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,
             self._new_shard,
-            runtime,
-            replicas,
-            metadata,
+            *shared,
             codec=Codec.NONE,
             append_timeout_ms=APPEND_TIMEOUT_MS,
             load_buffer_bytes=runtime.config.transaction_state_log_load_buffer_size,
@@ -85,6 +80,7 @@ class TransactionCoordinator:
         self._runtime = runtime
         self._replicas = replicas
         self._ensure_topic = ensure_topic
+        self._may_be_deposed = may_be_deposed
         self._timers: dict[type, TimerEntry] = {}
 
     def _new_shard(self) -> TransactionShard:
@@ -142,9 +138,14 @@ class TransactionCoordinator:
         """To its partition, or to refusal where that is not served here.
 
         Nothing is answered before the high watermark has passed what this coordinator has loaded: of a partition that
-        is part of the transaction already no record is written, and the next coordinator may not know of it."""
+        is part of the transaction already no record is written, and the next coordinator may not know of it. Nor by a
+        broker whose session may have ended: what it refuses for good another coordinator may have begun."""
         partition = self.topic.partition_of(request.transactional_id)
-        if partition is not None and has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index):
+        if (
+            partition is not None
+            and has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+            and not self._may_be_deposed()
+        ):
             partition.handle(request)
             return
         error = transaction_request_error(self._config, request)
@@ -154,7 +155,9 @@ class TransactionCoordinator:
 
     def _why_not_served(self, *, is_hosted: bool) -> ErrorCode:
         if is_hosted:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            # Clients look for the coordinator again after the one, and ask this one again after the other.
+            is_deposed = self._may_be_deposed()
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_deposed else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NOT_COORDINATOR if self.topic.is_active else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def list_ids(
