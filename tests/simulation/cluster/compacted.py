@@ -50,8 +50,7 @@ class CompactedLog(TrackedLog):
         if high_watermark <= committed.end_offset:
             return False
         if not self.has_committed():
-            if not self._is_rotten():
-                self.violated("I-4", f"leads without {self._missing()}, committed below {committed.end_offset}")
+            self._cannot_commit(high_watermark, f"{self._missing()}, committed below {committed.end_offset}")
             return False
         self._note_committed(high_watermark)
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
@@ -94,7 +93,7 @@ class CompactedLog(TrackedLog):
         had_committed = self.has_committed()
         self._begin()
         self._read_on()
-        if had_committed and self.lacks_committed():
+        if had_committed and not self.has_committed() and not self._is_rotten():
             self.violated("I-5", f"cut or compacted away {self._missing()[:3]}, committed")
 
     def _read_on(self) -> None:

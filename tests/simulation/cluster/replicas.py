@@ -37,6 +37,8 @@ class Committed:
 
     name: str
     end_offset: int = 0
+    unread_end_offset: int = 0
+    """The same of leaders whose disk had rotted: what they had below it could not be read there."""
     leader_epoch: int = -1
     """Of the leader that committed last."""
     start_offset: int = 0
@@ -135,7 +137,8 @@ class TrackedLog:
 
     def lacks_committed(self) -> bool:
         """Where the disk has rotted, what is missing may just be unreadable."""
-        return not self.has_committed() and not self._is_rotten()
+        has_all = self.has_committed() and self.end_offset >= self._committed.unread_end_offset
+        return not has_all and not self._is_rotten()
 
     def check_leads_with_committed(self, leader_epoch: int) -> None:
         """At the beginning of a term. A leader that learns of its term only after a later one has begun commits
@@ -149,8 +152,7 @@ class TrackedLog:
         if high_watermark <= committed.end_offset:
             return False
         if not self.has_committed():
-            if not self._is_rotten():
-                self.violated("I-4", f"leads without what was committed up to {committed.end_offset}")
+            self._cannot_commit(high_watermark, f"what was committed up to {committed.end_offset}")
             return False
         if self.prefix_at(high_watermark) is None:
             self.violated("I-6", f"the high watermark {high_watermark} is not the end of a batch")
@@ -160,6 +162,14 @@ class TrackedLog:
                 committed.prefixes[batch.end_offset] = batch.prefix
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
+
+    def _cannot_commit(self, high_watermark: int, missing: str) -> None:
+        """What is missing may just be unreadable here: then the other replicas in sync have to have it."""
+        committed = self._committed
+        if self._is_rotten():
+            committed.unread_end_offset = max(committed.unread_end_offset, high_watermark)
+        else:
+            self.violated("I-4", f"leads without {missing}")
 
     def violated(self, invariant: str, how: str) -> None:
         self._judge.violated(invariant, f"{self._committed.name} on {self._owner}: {how}")

@@ -16,10 +16,10 @@ class Replicas:
         self.judge = Judge(Trace(lambda: 0))
         self.committed = Committed("t-0")
 
-    def add(self, *records, owner="broker"):
+    def add(self, *records, owner="broker", is_rotten=False):
         log = new_log(FakeDisk())
         write(log, *records)
-        replica = TrackedLog(self.judge, self.committed, log, owner)
+        replica = TrackedLog(self.judge, self.committed, log, owner, lambda: is_rotten)
         replica.look()
         return replica
 
@@ -87,3 +87,19 @@ def test_epochs_that_are_forgotten_with_no_deletion_are_found(replicas):
     restarted.look()
 
     assert "I-7" in replicas.violated
+
+
+def test_what_a_leader_cannot_read_that_commits_it_others_have(replicas):
+    """Its disk has rotted."""
+    first = replicas.add(("a", 0), ("b", 0), owner="first leader")
+    first.commit(2, 0)
+    assert not first.lacks_committed()
+
+    replicas.add(is_rotten=True, owner="next leader").commit(3, 1)
+
+    assert (replicas.committed.end_offset, replicas.committed.unread_end_offset) == (2, 3)
+    assert first.lacks_committed()
+    write(first.log, ("c", 1))
+    first.look()
+    assert not first.lacks_committed()
+    assert replicas.violated == []

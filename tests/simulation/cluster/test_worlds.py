@@ -73,6 +73,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(102_290, id="generation-made-twice-by-coordinators-of-which-one-knew-more"),
         pytest.param(102_785, id="leader-epoch-that-a-failed-write-took-back"),
         pytest.param(103_736, id="end-of-a-transaction-asked-of-a-deposed-coordinator"),
+        pytest.param(103_699, id="leader-that-cannot-read-what-it-commits"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],

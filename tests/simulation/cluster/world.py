@@ -180,7 +180,7 @@ class ClusterWorld:
         if self.truth.image.topic(partition[0]) is None:
             return
         committed = self.inspector.committed_now(partition)
-        if committed is None or committed.end_offset < end_offset:
+        if committed is None or max(committed.end_offset, committed.unread_end_offset) < end_offset:
             self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, beyond {committed}")
 
     def committed_end(self, partition: Partition) -> int:
