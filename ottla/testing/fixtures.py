@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -98,7 +98,7 @@ def session_options(config: pytest.Config) -> FixtureOptions:
         deadline=float(config.getini("ottla_deadline")),
         leaks=config.getini("ottla_leaks"),
         unused_faults=config.getini("ottla_unused_faults"),
-        fault_seed=config.getoption("ottla_seed"),
+        fault_seed=cast("int", config.getoption("ottla_seed")),
     )
 
 
