@@ -2,7 +2,8 @@
 
 `ottla serve` is on the clock: half of a broker's start would be spent importing click and what it imports. A plainly
 written `serve` therefore goes straight to the broker, `health`, which runs every few seconds, straight to its page, and
-everything else, wrong usage included, goes through click.
+everything else, wrong usage included, goes through click. `run` needs click, and not what the other commands have in
+common.
 """
 
 import sys
@@ -22,6 +23,10 @@ def main() -> None:
         question = health.parse_plain(sys.argv[2:])
         if question is not None:
             sys.exit(health.run(question))
+    if sys.argv[1:2] == ["run"]:
+        from ottla.cli.commands.run import run_and_end
+
+        run_and_end(sys.argv[2:])
     from ottla.cli.app import cli
 
     cli(prog_name="ottla")
