@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.commands.run import PROFILES, UNUSED_FAULTS
+from ottla.cli.commands.run import PROFILES, UNUSED_FAULTS, run_command
+from ottla.cli.operations.run import RunOptions
 from ottla.testing import fixtures, profile
 
 OTTLA_RUN = (sys.executable, "-m", "ottla", "run")
@@ -77,6 +79,18 @@ def test_clients_of_other_processes_produce_and_consume(brokers: int, tmp_path: 
 
     said = f"4 partitions of {{{brokers}}} replicas\n[b'0', b'1', b'2']\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\nok\nok\n" + said, "")
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_client_of_another_language_meets_the_faults() -> None:
+    script = (
+        'kcat -P -b "$BROKERS" -t orders -X retry.backoff.ms=10 && kcat -C -b "$BROKERS" -t orders -e -q -o beginning'
+    )
+    lost = ("--fault", "api=Produce,topic=orders,error=NOT_LEADER_OR_FOLLOWER,times=2")
+
+    done = run("--env", "BROKERS", "--topic", "orders:1", *lost, "--", "sh", "-c", script, input="book\npen\n")
+
+    assert (done.returncode, done.stdout) == (0, "book\npen\n")
 
 
 @pytest.mark.parametrize(
@@ -239,6 +253,12 @@ def test_held_request_does_not_hold_up_the_end(tmp_path: Path) -> None:
 def test_choices_are_those_of_the_kit() -> None:
     assert tuple(profile.PROFILES) == PROFILES
     assert fixtures.UNUSED_FAULTS == UNUSED_FAULTS
+
+
+def test_command_without_options_has_the_documented_defaults() -> None:
+    context = run_command.make_context("run", ["--", "true", "--"])
+
+    assert context.params == RunOptions(("true", "--"))._asdict()
 
 
 def test_help_and_wrong_usage_load_nothing_of_the_kit() -> None:

@@ -70,7 +70,7 @@ def test_signal_of_a_terminal_reaches_the_command_once() -> None:
 def test_signal_during_the_start_ends_it_without_the_command(tmp_path: Path) -> None:
     program = f"""
 import os, signal, sys
-from ottla.cli.commands.run import run_and_end
+from ottla.cli.main import main
 from ottla.testing.testbed import Testbed
 
 class Interrupted(Testbed):
@@ -80,7 +80,8 @@ class Interrupted(Testbed):
 
 import ottla.cli.operations.run
 ottla.cli.operations.run.Testbed = Interrupted
-run_and_end(["--data", {str(tmp_path)!r}, "--", "echo", "started"])
+sys.argv[1:] = ["run", "--data", {str(tmp_path)!r}, "--", "echo", "started"]
+main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=ENDED_WITHIN_S)
 

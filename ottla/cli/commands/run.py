@@ -1,11 +1,9 @@
 """`ottla run -- COMMAND`: a broker around any program. What it is made of is imported when it runs."""
 
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -13,8 +11,6 @@ import click
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "allow_interspersed_args": False}
 PROFILES = ("test", "kafka")
 UNUSED_FAULTS = ("error", "warn", "ignore")
-START_FAILED_STATUS = 1
-WRONG_USAGE_STATUS = 2
 
 
 def _pairs(what: str, values: Sequence[str], *, separator: str, default: str | None = None) -> dict[str, str]:
@@ -86,28 +82,6 @@ def run_command(**values: Any) -> None:
     126 or 127 where it cannot be executed or does not exist, 1 where the broker cannot start, and 2 for wrong usage.
     """
     # Imported here: the list of all commands needs none of the testing kit, and wrong usage no broker.
-    from ottla.broker.config.options import ConfigError
-    from ottla.broker.runtime import StartError
-    from ottla.cli.operations.child_process import CommandError
-    from ottla.cli.operations.run import RunOptions, run
+    from ottla.cli.operations.run import RunOptions, status_of
 
-    try:
-        status = run(RunOptions(**values))
-    except (ConfigError, StartError, CommandError) as error:
-        print(f"ottla: {error}", file=sys.stderr)
-        wrong = WRONG_USAGE_STATUS if isinstance(error, ConfigError) else START_FAILED_STATUS
-        status = error.status if isinstance(error, CommandError) else wrong
-    sys.exit(status)
-
-
-def run_and_end(arguments: Sequence[str]) -> NoReturn:
-    """`ottla run` of a process that does nothing else. Nothing is left to do at its end, so it ends at once:
-    Python would take all modules apart, for a fifth of the time that the whole takes."""
-    try:
-        run_command(arguments, prog_name="ottla run")
-    except SystemExit as ended:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        os._exit(ended.code if isinstance(ended.code, int) else START_FAILED_STATUS)
-    raise AssertionError("a command of click ends by SystemExit")
+    sys.exit(status_of(RunOptions(**values)))

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.broker.config.options import ConfigError
-from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals
+from ottla.broker.runtime import StartError
+from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
 from ottla.protocol.errors import KafkaError
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.testbed import Testbed
 
+START_FAILED_STATUS: Final = 1
+WRONG_USAGE_STATUS: Final = 2
 UNUSED_FAULTS_STATUS: Final = 3
 SEED_MAX: Final = 1 << 32
 BOOTSTRAP: Final = "{bootstrap}"
@@ -26,20 +29,31 @@ class RunOptions(NamedTuple):
     """The command line, read."""
 
     command: tuple[str, ...]
-    variables: Mapping[str, str]
+    variables: Mapping[str, str] = {}
     """Names and texts, in which {bootstrap} stands for the address."""
-    brokers: int
-    profile: str
-    settings: Mapping[str, str]
-    topics: Mapping[str, int]
+    brokers: int = 1
+    profile: str = "test"
+    settings: Mapping[str, str] = {}
+    topics: Mapping[str, int] = {}
     """Names, and how many partitions each has."""
-    faults_file: Path | None
-    fault_lines: tuple[str, ...]
-    unused_faults: str
+    faults_file: Path | None = None
+    fault_lines: tuple[str, ...] = ()
+    unused_faults: str = "error"
     """`error`, `warn` or `ignore`."""
-    seed: int | None
-    data: str | None
-    has_report: bool
+    seed: int | None = None
+    data: str | None = None
+    has_report: bool = False
+
+
+def status_of(options: RunOptions) -> int:
+    """Runs the command; gives the exit status. What a user can cause is said in one sentence on standard error."""
+    try:
+        return run(options)
+    except (ConfigError, StartError, CommandError) as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        if isinstance(error, CommandError):
+            return error.status
+        return WRONG_USAGE_STATUS if isinstance(error, ConfigError) else START_FAILED_STATUS
 
 
 def run(options: RunOptions) -> int:
