@@ -211,7 +211,7 @@ def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:
         (TESTING, "import asyncio", r"b'hello'"),
         (TESTING, "import unittest", r"b'book'"),
         (TESTING, "from ottla import BrokerThread", r"127\.0\.0\.1:\d+"),
-        (TESTING, "from confluent_kafka import Producer", r"\d was killed, \d leads"),
+        (TESTING, "from confluent_kafka import Producer\nfrom ottla import ClusterThread", r"\d was killed, \d leads"),
         (f"{CLIENTS}/kafka-python.md", "from kafka", r"b'book'"),
         (f"{CLIENTS}/aiokafka.md", "import asyncio", r"b'book'"),
         (f"{CLIENTS}/confluent-kafka.md", "from confluent_kafka", r"b'book'"),
