@@ -17,6 +17,7 @@ import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.testing.handle import Kafka
+from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView
@@ -27,14 +28,6 @@ LEAKS: Final = ("warn", "error", "ignore")
 UNUSED_FAULTS: Final = ("error", "warn", "ignore")
 BEDS_MAX: Final = 4
 """Of one session: the one that was used least recently ends."""
-CLUSTER_SETTINGS: Final[Mapping[str, object]] = {
-    "default.replication.factor": 3,
-    "min.insync.replicas": 2,
-    "offsets.topic.replication.factor": 3,
-    "transaction.state.log.replication.factor": 3,
-    "transaction.state.log.min.isr": 2,
-}
-"""Of `kafka_cluster`: a broker that is killed takes nothing with it."""
 
 
 class OttlaWarning(pytest.PytestWarning):
@@ -259,7 +252,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
 
 def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
     options = marked_options(pool.options, node)
-    return replace(options, brokers=max(options.brokers, 3), settings={**CLUSTER_SETTINGS, **options.settings})
+    brokers = max(options.brokers, 3)
+    return replace(options, brokers=brokers, settings={**cluster_settings(brokers), **options.settings})
 
 
 @contextmanager

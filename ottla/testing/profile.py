@@ -72,6 +72,21 @@ def profile_settings(name: str) -> Mapping[str, object]:
     return PROFILES[name]
 
 
+def cluster_settings(brokers: int) -> Mapping[str, object]:
+    """What several brokers have beside the profile `test`: topics with up to three replicas, so that a broker that is
+    killed takes nothing with it."""
+    if brokers == 1:
+        return {}
+    replicas, in_sync = min(brokers, 3), 2
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
+
+
 def client_config(kind: str, library: str, bootstrap: str) -> dict[str, Any]:
     """What a `producer` or a `consumer` of a library takes, in that library's names: the address, short back-offs and
     heartbeats, and for a consumer the first record as the place to begin. Raises ConfigError."""

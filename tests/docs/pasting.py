@@ -35,8 +35,12 @@ def blocks() -> Iterator[Block]:
 
 
 def block(document: str, start: str) -> Block:
-    """The block whose name begins so."""
-    found = [each for each in blocks() if each.name.startswith(f"{document}: {start}")]
+    """The block whose name or text begins so."""
+    found = [
+        each
+        for each in blocks()
+        if each.document == document and (each.name.startswith(f"{document}: {start}") or each.text.startswith(start))
+    ]
     assert len(found) == 1, f"{document} has {len(found)} blocks that begin with {start!r}"
     return found[0]
 

@@ -44,6 +44,7 @@ PASTED = {
     *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
+    f"{TESTING}: $ ottla run --fault",
     f"{TESTING}: from confluent_kafka import Producer\n",
     f"{MONITORING}: ottla health",
     f"{CLIENTS}/kafka-python.md: from kafka import",
@@ -59,6 +60,7 @@ NOT_PASTED_HERE = {
     f"{CLUSTERS}: $ secure()": "tests/docker/test_secure_cluster.py brings it up and runs the commands",
     f"{CLUSTERS}: pip install '.[etcd]'": "an etcd on another machine; tests/storm runs one here",
     "docs/benchmarks.md: make bench": "half an hour",
+    f"{TESTING}: ottla run -- go": "tests/cli/test_run.py runs programs with these options",
     f"{MONITORING}: curl": "tests/broker/admin/test_node_pages.py asks for the page",
     f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
     "docs/security-clients.md: $ ottla": "needs a listener with SASL: tests/cli/test_logged_in.py logs in at one",
@@ -209,7 +211,7 @@ def test_commands_of_the_clusters_page_work(tmp_path: Path) -> None:
         (TESTING, "import asyncio", r"b'hello'"),
         (TESTING, "import unittest", r"b'book'"),
         (TESTING, "from ottla import BrokerThread", r"127\.0\.0\.1:\d+"),
-        (TESTING, "from confluent_kafka import Producer", r"\d was killed, \d leads"),
+        (TESTING, "from confluent_kafka import Producer\nfrom ottla import ClusterThread", r"\d was killed, \d leads"),
         (f"{CLIENTS}/kafka-python.md", "from kafka", r"b'book'"),
         (f"{CLIENTS}/aiokafka.md", "import asyncio", r"b'book'"),
         (f"{CLIENTS}/confluent-kafka.md", "from confluent_kafka", r"b'book'"),
@@ -236,6 +238,15 @@ def test_tests_of_the_testing_page_pass(start: str, tmp_path: Path) -> None:
     file.write_text(found.text)
 
     assert "1 passed" in run_pytest(file)
+
+
+def test_command_line_of_the_testing_page_says_what_it_shows(tmp_path: Path) -> None:
+    command, *shown = block(TESTING, "$ ottla run --fault").text.splitlines()
+    both = command.removeprefix("$ ") + " 2>&1 || echo $?"
+
+    printed = paste(both, "", tmp_path)
+
+    assert without_measures(printed).splitlines() == [without_measures(each) for each in shown if each != "$ echo $?"]
 
 
 @pytest.mark.docker

@@ -1,0 +1,150 @@
+"""`ottla run`: brokers of the testing kit around a command, whatever language it is written in."""
+
+import os
+import random
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.broker.config.options import ConfigError
+from ottla.broker.runtime import StartError
+from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
+from ottla.protocol.errors import KafkaError
+from ottla.testing.profile import cluster_settings
+from ottla.testing.report import ReportMark, failure_sections
+from ottla.testing.testbed import Testbed
+
+START_FAILED_STATUS: Final = 1
+WRONG_USAGE_STATUS: Final = 2
+UNUSED_FAULTS_STATUS: Final = 3
+SEED_MAX: Final = 1 << 32
+BOOTSTRAP: Final = "{bootstrap}"
+# A command of Ottla within the command finds the brokers too, and not those that the caller works with.
+ALWAYS_SET: Final[Mapping[str, str]] = {"KAFKA_BOOTSTRAP_SERVERS": BOOTSTRAP, "OTTLA_BOOTSTRAP": BOOTSTRAP}
+
+
+class RunOptions(NamedTuple):
+    """The command line, read."""
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str] = {}
+    """Names and texts, in which {bootstrap} stands for the address."""
+    brokers: int = 1
+    profile: str = "test"
+    settings: Mapping[str, str] = {}
+    topics: Mapping[str, int] = {}
+    """Names, and how many partitions each has."""
+    faults_file: Path | None = None
+    fault_lines: tuple[str, ...] = ()
+    unused_faults: str = "error"
+    """`error`, `warn` or `ignore`."""
+    seed: int | None = None
+    data: str | None = None
+    has_report: bool = False
+
+
+def status_of(options: RunOptions) -> int:
+    """Runs the command; gives the exit status. What a user can cause is said in one sentence on standard error."""
+    try:
+        return run(options)
+    except (ConfigError, StartError, CommandError) as error:
+        print(f"ottla: {error}", file=sys.stderr)
+        if isinstance(error, CommandError):
+            return error.status
+        return WRONG_USAGE_STATUS if isinstance(error, ConfigError) else START_FAILED_STATUS
+
+
+def run(options: RunOptions) -> int:
+    """The exit status of the command, or 3 where it was 0 and a fault rule never acted. Raises ConfigError for what is
+    wrong with the options, StartError, and CommandError."""
+    seed = random.randrange(SEED_MAX) if options.seed is None else options.seed
+    replicas: Mapping[str, object] = cluster_settings(options.brokers) if options.profile == "test" else {}
+    bed = Testbed(
+        brokers=options.brokers,
+        settings={**replicas, **options.settings},
+        profile=options.profile,
+        data=options.data or "auto",
+        fault_seed=seed,
+    )
+    _add_rules(bed, options)
+    with BlockedSignals() as signals:
+        bed.start()
+        try:
+            _create_topics(bed, options.topics)
+            stopped_by = signals.received()
+            if stopped_by is not None:
+                return STATUS_OF_SIGNALS + stopped_by
+            mark = ReportMark.now(bed)
+            status = signals.run(options.command, _environment(options, bed.hosted.bootstrap))
+            return _judge(bed, options, mark, status, seed)
+        finally:
+            _release_requests(bed)
+            bed.stop()
+
+
+def _add_rules(bed: Testbed, options: RunOptions) -> None:
+    """Raises ConfigError."""
+    if options.faults_file is None and not options.fault_lines:
+        return
+    # Imported here: most runs inject no faults.
+    from ottla.testing.rule_values import RuleError
+
+    faults = bed.hosted.fault_host.faults
+    given = ""
+    try:
+        if options.faults_file is not None:
+            given = f"--faults {options.faults_file}"
+            faults.load(options.faults_file)
+        for line in options.fault_lines:
+            given = f"--fault {line!r}"
+            faults.add(line)
+    except OSError as error:
+        raise ConfigError(f"{given}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{given}: it is not UTF-8 text") from None
+    except RuleError as error:
+        raise ConfigError(f"{given}: {error}") from None
+
+
+def _create_topics(bed: Testbed, topics: Mapping[str, int]) -> None:
+    """Raises ConfigError."""
+    for name, partitions in topics.items():
+        try:
+            bed.run(bed.writer.create_topic(name, partitions, None, {}))
+        except KafkaError as error:
+            raise ConfigError(f"--topic {name}:{partitions}: {error}") from None
+
+
+def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:
+    texts = {**ALWAYS_SET, **options.variables}
+    return {**os.environ, **{name: text.replace(BOOTSTRAP, bootstrap) for name, text in texts.items()}}
+
+
+def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, seed: int) -> int:
+    """Says what there is to say when the command has ended; gives the exit status."""
+    faults = bed.hosted.fault_host.faults_if_used
+    unused = [] if faults is None else [each.text for each in faults.unused() if each.is_error]
+    is_error = status == 0 and bool(unused) and options.unused_faults == "error"
+    final = UNUSED_FAULTS_STATUS if is_error else status
+    lines: list[str] = []
+    if final and options.has_report:
+        for title, text in bed.call(failure_sections, bed, mark):
+            lines += [f"---- {title} ----", text]
+    if is_error or options.unused_faults == "warn":
+        lines += [f"ottla: {sentence}" for sentence in unused]
+    if final and faults is not None and options.seed is None:
+        lines.append(f"ottla: fault rules, --seed {seed}")
+    if lines:
+        # Who reads standard error may be gone already.
+        with suppress(OSError):
+            print("\n".join(lines), file=sys.stderr, flush=True)
+    return final
+
+
+def _release_requests(bed: Testbed) -> None:
+    """Those that rules hold: a broker that stops would wait for them."""
+    faults = bed.hosted.fault_host.faults_if_used
+    if faults is not None:
+        faults.clear()
