@@ -18,9 +18,9 @@ COPY pytest_ottla.py ./
 COPY ottla ottla
 RUN pip install --no-cache-dir --disable-pip-version-check --no-deps .
 
-# Without what installs packages, and without the client of etcd.
+# Without what installs packages, makes certificates, or is the client of etcd.
 FROM build AS small
-RUN pip uninstall --yes aiohttp yarl multidict setuptools pip
+RUN pip uninstall --yes aiohttp yarl multidict cryptography cffi pycparser setuptools pip
 
 # In place of apache/kafka and confluentinc/cp-kafka: their variables, paths and scripts, and no entry point, for
 # programs that start containers set the command alone.

@@ -208,11 +208,10 @@ async def test_a_broker_says_which_properties_are_read_only(tmp_path: Path) -> N
         assert read_only["num.partitions"]
         assert not read_only["log.retention.ms"]
         assert {config.name: config.value for config in result.configs if config.is_sensitive} == {
-            "ssl.key.password": None,
-            "ssl.keystore.certificate.chain": None,
-            "ssl.keystore.key": None,
-            "ssl.truststore.certificates": None,
-        }
+            f"{prefix}ssl.{name}": None
+            for prefix in ("", "ottla.metadata.etcd.")
+            for name in ("key.password", "keystore.certificate.chain", "keystore.key", "truststore.certificates")
+        } | {"ottla.admin.ssl.key.password": None, "ottla.metadata.etcd.password": None}
 
 
 async def test_described_broker_shows_its_command_line_settings(tmp_path: Path) -> None:

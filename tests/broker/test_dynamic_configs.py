@@ -96,6 +96,16 @@ async def max_connection_creation_rate(stage: Stage) -> None:
     assert not newest_is_throttled(stage)
 
 
+async def max_unauthenticated_connections(stage: Stage) -> None:
+    """Each connection that comes is counted against what holds then: tests/broker/test_pending_logins.py."""
+    await stage.start()
+    logins = stage.node.broker.server.logins
+    await stage.alter(3)
+    assert logins.most == 3
+    await stage.alter(5)
+    assert logins.most == 5
+
+
 async def request_log_slow_ms(stage: Stage) -> None:
     await stage.start()
     times = stage.node.broker.server.times
@@ -163,6 +173,7 @@ SERVER_PROOFS: dict[str, Proof] = {
     "max.connections.per.ip.overrides": max_connections_per_ip_overrides,
     "max.connection.creation.rate": max_connection_creation_rate,
     "ottla.log.level.revert.ms": log_level_revert_ms,
+    "ottla.max.unauthenticated.connections": max_unauthenticated_connections,
     "ottla.request.log.slow.ms": request_log_slow_ms,
     "producer.id.expiration.ms": producer_id_expiration_ms,
     "transaction.partition.verification.enable": verification_enable,

@@ -39,7 +39,8 @@ def broker_with(log, *, high_watermark, loaded):
     hosted = SimpleNamespace(index=0, is_loading=False, coordinator=coordinator, _queue=())
     partition = SimpleNamespace(log=log, high_watermark=high_watermark)
     replicas = SimpleNamespace(partition=lambda topic, index: partition)
-    return SimpleNamespace(groups=SimpleNamespace(topic=[hosted]), replicas=replicas)
+    groups = SimpleNamespace(topic=SimpleNamespace(_partitions={0: hosted}))
+    return SimpleNamespace(parts=SimpleNamespace(groups=groups), groups=groups, replicas=replicas)
 
 
 @pytest.fixture

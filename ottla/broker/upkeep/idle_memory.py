@@ -12,8 +12,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ottla.coordinator.runtime.hashing import forget_hashes
-
 INTERVAL_S = 10
 # Of an interval's processor time: a broker whose clients wait, and whose followers have all, needs less.
 QUIET_CPU_S = 0.05 * INTERVAL_S
@@ -60,5 +58,8 @@ class IdleMemory:
         self._quiet_intervals += 1
         if self._was_busy and self._quiet_intervals >= QUIET_INTERVALS:
             self._was_busy = False
+            # Imported here: a broker starts without it.
+            from ottla.coordinator.runtime.hashing import forget_hashes
+
             forget_hashes()
             self._loop.run_in_executor(None, self._trim)
