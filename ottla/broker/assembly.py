@@ -225,19 +225,26 @@ class Parts:
 
     def _make_transactions(self) -> "TransactionCoordinator":
         """Imported here: a broker without transactional ids starts without it."""
+        from ottla.broker.coordinators.marker_sender import MarkerSender
         from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
         from ottla.broker.handlers.write_txn_markers import write_markers
 
         self.producer_ids.claim_ahead()
-        made = TransactionCoordinator(
+        markers = MarkerSender(
             self.runtime,
             self.replicas,
             self.metadata,
             self.network,
+            partial(write_markers, self.transaction_markers),
             inter_broker_listener=self.listeners.inter_broker,
             login=self.login,
+        )
+        made = TransactionCoordinator(
+            self.runtime,
+            self.replicas,
+            self.metadata,
+            markers,
             take_producer_id=self.producer_ids.take_now,
-            write_markers_here=partial(write_markers, self.transaction_markers),
             ensure_topic=self._ensured(TRANSACTION_STATE),
             may_be_deposed=lambda: self.lifecycle.session_may_have_ended,
         )

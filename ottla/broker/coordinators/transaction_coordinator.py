@@ -15,11 +15,10 @@ from ottla.broker.coordinators.coordinator_topic import (
     Replicas,
     has_committed_what_it_loaded,
 )
-from ottla.broker.coordinators.marker_sender import MarkerSender, MarkerWriter
+from ottla.broker.coordinators.marker_sender import MarkerSender
 from ottla.broker.coordinators.observers import Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.network import Network
 from ottla.cluster.image import BrokerInfo
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.transactions.context import TransactionConfig
@@ -33,7 +32,6 @@ from ottla.coordinator.transactions.events import (
 from ottla.coordinator.transactions.shard import TransactionShard, transaction_request_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import Codec
-from ottla.security.client import LoginCredentials
 from ottla.timer.wheel import TimerEntry
 
 # Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
@@ -46,30 +44,20 @@ class TransactionCoordinator:
         runtime: Runtime,
         replicas: Replicas,
         metadata: MetadataCache,
-        network: Network,
+        markers: MarkerSender,
         *,
-        inter_broker_listener: str,
-        login: LoginCredentials | None,
         take_producer_id: Callable[[], int | None],
-        write_markers_here: MarkerWriter,
         ensure_topic: Callable[[], None],
         may_be_deposed: Callable[[], bool],
     ) -> None:
         """`ensure_topic` starts the creation of the topic where it is missing; `may_be_deposed` says whether another
         broker may be the coordinator by now."""
         self._config = transaction_config(runtime.config)
-        self._metadata, self._take_producer_id = metadata, take_producer_id
+        self._metadata = metadata
+        self._take_producer_id = take_producer_id
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
-        markers = self.markers = MarkerSender(
-            runtime,
-            replicas,
-            metadata,
-            network,
-            write_markers_here,
-            inter_broker_listener=inter_broker_listener,
-            login=login,
-        )
+        self.markers = markers
         self.topic: CoordinatorTopic[TransactionShard] = CoordinatorTopic(
             TRANSACTION_TOPIC.name,
             self._new_shard,
@@ -83,8 +71,10 @@ class TransactionCoordinator:
             dispatch=markers.send,
         )
         self.new_token = self.topic.pending.new_token
-        self._runtime, self._replicas = runtime, replicas
-        self._ensure_topic, self._may_be_deposed = ensure_topic, may_be_deposed
+        self._runtime = runtime
+        self._replicas = replicas
+        self._ensure_topic = ensure_topic
+        self._may_be_deposed = may_be_deposed
         self._timers: dict[type, TimerEntry] = {}
 
     def _new_shard(self) -> TransactionShard:

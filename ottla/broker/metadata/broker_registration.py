@@ -29,7 +29,6 @@ from ottla.cluster.store import (
     KeepAliveResult,
     LeaseLost,
     MetadataStore,
-    NotAdmitted,
     Snapshot,
     Transaction,
     Unavailable,
@@ -179,9 +178,7 @@ class BrokerRegistration:
                 return
             if isinstance(outcome, Unavailable):
                 self.store_answered(outcome)
-                if isinstance(outcome, NotAdmitted) and store_timeout_ms is not None:
-                    raise StartError(f"the metadata store cannot be used: {outcome.reason}")
-                await for_answers.wait(f"the metadata store cannot be used: {outcome.reason}")
+                await for_answers.wait_for_store(outcome)
                 # No session ends in a store that is away, and one that comes back gives each its whole time again.
                 for_its_end = RetryDeadline(self._runtime.clock, end_ms)
 

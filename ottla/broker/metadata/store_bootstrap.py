@@ -38,15 +38,13 @@ async def agreed_cluster_id(
     has_waited = False
     while True:
         found = await ask(store.read, "")
-        if isinstance(found, NotAdmitted):
-            raise StartError(f"the metadata store cannot be used: {found.reason}")
         if isinstance(found, Unavailable):
+            await deadline.wait_for_store(found)
             if not has_waited:
                 runtime.log.metadata.warning(
                     "the metadata store does not answer, the start waits for it", why=found.reason
                 )
                 has_waited = True
-            await deadline.wait(f"the metadata store cannot be used: {found.reason}")
             continue
         known = stored_cluster_id(found.entries)
         if known is not None:
@@ -56,10 +54,8 @@ async def agreed_cluster_id(
         claim = Put(CLUSTER_ID, new_id().encode())
         first = [claim, min_isr_of_cluster(runtime.config.min_insync_replicas), finalize_in_new_cluster()]
         result = await ask(store.commit, [Expect(CLUSTER_ID, ABSENT)], first)
-        if isinstance(result, NotAdmitted):
-            raise StartError(f"the metadata store cannot be used: {result.reason}")
         if isinstance(result, Unavailable):
-            await deadline.wait(f"the metadata store cannot be used: {result.reason}")
+            await deadline.wait_for_store(result)
 
 
 def random_id(rng: Random) -> str:
@@ -106,6 +102,14 @@ class RetryDeadline:
         self._clock = clock
         self._until_ms = None if at_most_ms is None else clock.now_ms() + at_most_ms
         self._next_ms = RETRY_MS_MIN
+
+    async def wait_for_store(self, failure: Unavailable) -> None:
+        """`wait` for a store that has failed to answer. One that refuses this broker is not asked again, where time is
+        limited."""
+        why = f"the metadata store cannot be used: {failure.reason}"
+        if isinstance(failure, NotAdmitted) and self._until_ms is not None:
+            raise StartError(why)
+        await self.wait(why)
 
     async def wait(self, why: str) -> None:
         """Until the next attempt. Raises StartError, which says why, when it was the last one."""
