@@ -2,8 +2,7 @@
 
 The allocator of the C library keeps what was freed below something that is still in use. After a load of large requests
 to three brokers that was more than what was in use (53 of 100 MiB), and would have stayed for as long as the process
-lives. So once it has been quiet for a while, what is only remembered to save time is forgotten, for it is strewn over
-all of that memory, and the allocator is asked to give all of it back.
+lives. So once it has been quiet for a while, the allocator is asked to give all of it back.
 
 This is for processes that are a broker and nothing else: an embedded one leaves the memory of its host alone.
 """
@@ -58,8 +57,4 @@ class IdleMemory:
         self._quiet_intervals += 1
         if self._was_busy and self._quiet_intervals >= QUIET_INTERVALS:
             self._was_busy = False
-            # Imported here: a broker starts without it.
-            from ottla.coordinator.runtime.hashing import forget_hashes
-
-            forget_hashes()
             self._loop.run_in_executor(None, self._trim)

@@ -54,11 +54,6 @@ def _absolute_hash(text: str) -> int:
 _absolute_hash_of_short = lru_cache(maxsize=4096)(_absolute_hash)
 
 
-def forget_hashes() -> None:
-    """For a process that gives memory back: the names lie between what is free by now, and hold its pages."""
-    _absolute_hash_of_short.cache_clear()
-
-
 def java_length(text: str) -> int:
     """`String.length` of Java: in UTF-16 code units, of which a character beyond the basic plane takes two."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
