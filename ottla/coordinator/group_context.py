@@ -109,7 +109,8 @@ class GroupContext(StepContext):
     def create_empty(self, group_id: str) -> None:
         """The group exists, without members and offsets, if it has not before. The log knows nothing of it."""
         if group_id not in self.groups:
-            self.note_if_traceless(self.groups.setdefault(group_id, ClassicGroup(group_id)))
+            group = self.groups[group_id] = ClassicGroup(group_id)
+            self.note_if_traceless(group)
 
     def note_if_traceless(self, group: ClassicGroup) -> None:
         """A group that has no members and of which the log knows nothing stays until offsets are looked at for expiry,

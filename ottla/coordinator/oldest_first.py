@@ -9,6 +9,7 @@ comes back to what is gone gets UNKNOWN_MEMBER_ID, and begins again.
     next          a-2  b-1  c-1 ...  z-9  y-1        a-1 had to go
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
@@ -29,7 +30,8 @@ class OldestFirst(Generic[K]):
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._sizes: dict[K, int] = {}
+        # Not a plain one, which looks through the places of all that have gone to find its first.
+        self._sizes: OrderedDict[K, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -47,8 +49,8 @@ class OldestFirst(Generic[K]):
     def overflow(self) -> Iterator[K]:
         """Takes the oldest out, one after the other, until the others take no more than they may."""
         while self._bytes > self._bytes_max:
-            key = next(iter(self._sizes))
-            self.discard(key)
+            key, size = self._sizes.popitem(last=False)
+            self._bytes -= size
             yield key
 
     def clear(self) -> None:

@@ -5,6 +5,7 @@ the producer has a guard here, and the append must present the same one. So an a
 has come in between: the batch would begin a transaction that no marker ends.
 """
 
+from itertools import islice
 from typing import Final
 
 
@@ -70,8 +71,7 @@ class VerificationGuards:
 
     def expire(self, now_wall_ms: int, expiration_ms: int) -> None:
         """Of the oldest, those that are too old, as many as a step of the loop has time for."""
-        oldest = [producer_id for producer_id, _ in zip(self._guards, range(EXPIRED_AT_ONCE), strict=False)]
-        for producer_id in oldest:
+        for producer_id in list(islice(self._guards, EXPIRED_AT_ONCE)):
             if now_wall_ms - self._guards[producer_id].made_ms >= expiration_ms:
                 del self._guards[producer_id]
 
