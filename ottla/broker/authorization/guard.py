@@ -46,6 +46,8 @@ def _handle(
     context.access = access
     refused = guard(access, context, request)
     if refused is not None:
+        # What was to be added is for the handler's response.
+        access.forget_amendments()
         return _in_slices(authorization, context, refused)
     response = handle(context, request)
     if access.closes_with is not None:

@@ -11,17 +11,20 @@ import pytest_asyncio
 from ottla.broker.authorization import cluster_guards, topic_guards
 from ottla.broker.authorization.access import Authorization
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
+from ottla.broker.server.apis import APIS, METADATA
+from ottla.broker.server.dispatch import VERSION_BITS, Route
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.security.acl import AclOperation, PatternType
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer
 from tests.broker.authorization.world import CLUSTER, DENY, GROUP, TOPIC, TRANSACTIONAL_ID, Secured, acl, secured
 from tests.broker.requests import commit, fetch, fetch_offsets, list_offsets, metadata, produce, topic
-from tests.broker.wire import RecordingLog, batch
+from tests.broker.wire import RecordingLog, batch, until
 
 DENIED, NOT_ASKED = 29, -(2**31)
 
@@ -325,6 +328,40 @@ async def test_refusals_of_many_names_are_those_of_few(world: Secured, log: Reco
         assert shown(second) == ["orders"]
     refused = [fields for event, fields in log.events if event == "authorization" and fields["result"] == "denied"]
     assert 2 * min(count, REFUSALS_PER_SECOND) >= len(refused) >= min(count, REFUSALS_PER_SECOND)
+
+
+@pytest.mark.parametrize("count", [10, 1_500])
+async def test_a_refusal_of_the_whole_has_nothing_added(world: Secured, count: int) -> None:
+    """What the guard would add to the handler's response, here the sender's operations, be it built in steps or not."""
+    await world.set_acls([])
+    alice = await world.client("alice")
+    names = [f"hidden-{number:04}" for number in range(count)]
+    response = await alice.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names]), 0)
+    assert [each.name for each in response.topics] == names
+    assert {(each.error_code, each.topic_authorized_operations) for each in response.topics} == {(DENIED, NOT_ASKED)}
+
+
+async def test_a_parked_request_keeps_its_own_refusals(world: Secured) -> None:
+    """Those behind it on its connection are handled while it waits, and each is refused other topics."""
+    await world.set_acls([])
+    alice, dispatcher = await world.client("alice"), world.broker.server.dispatcher
+    parked: list[Any] = []
+
+    def park(context: Any, _: Any) -> None:
+        context.park(mutes=False)
+        parked.append(context)
+
+    assert dispatcher._guarded is not None
+    route = Route(APIS[METADATA], 5, dispatcher._guarded(APIS[METADATA], park))
+    dispatcher.routes[METADATA << VERSION_BITS | 5] = route
+    names = ["first", "second", "third"]
+    for name in names:
+        asked = [MetadataRequestTopic(name=name)]
+        alice.send(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 5)
+    await until(world.broker, lambda: len(parked) == len(names))
+    for context in reversed(parked):
+        context.complete(MetadataResponse())
+    assert [shown(await alice.answer()) for _ in names] == [[name] for name in names]
 
 
 async def test_a_failed_decision_among_many_is_a_refusal(world: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
