@@ -78,18 +78,8 @@ class SaslWorld:
         self.parks = False
         self._soon: list[Any] = []
         self.image = MetadataImage("cluster", 0, scram_credentials={(SCRAM, "alice"): CREDENTIAL}, decoy_secret=b"x")
-        runtime: Any = SimpleNamespace(
-            clock=SimpleNamespace(
-                now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000, wall_ms=lambda: self.wall_ms
-            ),
-            config=ServerConfig({key.replace("_", "."): value for key, value in settings.items()}),
-            is_serving=True,
-            log=self.log,
-            soon=self._soon.append,
-            end_event=lambda: None,
-            guard=lambda action: action(),
-            wheel=self.wheel,
-        )
+        runtime = self._runtime(ServerConfig({key.replace("_", "."): value for key, value in settings.items()}))
+        parts: dict[str, Any] = {"metadata": self, "runtime": runtime}
         mechanisms = {
             name: MechanismSettings(reauthentication_ms, PASSWORDS if name == "PLAIN" else {})
             for name in ("PLAIN", "SCRAM-SHA-256")
@@ -98,11 +88,26 @@ class SaslWorld:
             runtime,
             FetchSessionCache(10, lambda: 1),
             inter_broker_listener=inter_broker,
-            part=lambda name: {"server": self.server, "metadata": self, "runtime": runtime}[name],
+            # Handlers of what is refused have the others, and are not called.
+            part=lambda name: self.server if name == "server" else parts.get(name),
             sasl={SASL: SaslSettings(mechanisms, receive_bytes, delay_ms)},
         )
         self.dispatcher = self.server.dispatcher
         self.dispatcher.routes[ASK_API << VERSION_BITS | ASK_VERSION] = Route(APIS[ASK_API], ASK_VERSION, self._handle)
+
+    def _runtime(self, config: ServerConfig) -> Any:
+        return SimpleNamespace(
+            clock=SimpleNamespace(
+                now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000, wall_ms=lambda: self.wall_ms
+            ),
+            config=config,
+            is_serving=True,
+            log=self.log,
+            soon=self._soon.append,
+            end_event=lambda: None,
+            guard=lambda action: action(),
+            wheel=self.wheel,
+        )
 
     def _handle(self, context: Any, request: DescribeClusterRequest) -> DescribeClusterResponse | None:
         self.asked.append(context.principal)
