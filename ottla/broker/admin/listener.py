@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin.http import HttpConnection, HttpRequest, HttpResponse, Page, sentence
 from ottla.broker.config.options import ConfigError
-from ottla.broker.config.server_admin import AdminOptions
+from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.runtime import Runtime, StartError
 from ottla.broker.server.network import ListeningSocket, Network
 from ottla.protocol.address import Address, is_loopback
@@ -24,15 +24,6 @@ PROBES = "/health/"
 # For clients of this machine, and those with a certificate.
 ABOUT_CLIENTS = "/api/"
 BACKLOG = 64
-TLS_PROPERTIES = tuple(
-    option.name
-    for option in (
-        AdminOptions.ottla_admin_ssl_keystore_location,
-        AdminOptions.ottla_admin_ssl_key_password,
-        AdminOptions.ottla_admin_ssl_truststore_location,
-        AdminOptions.ottla_admin_ssl_client_auth,
-    )
-)
 
 
 class AdminListener:
@@ -61,7 +52,7 @@ class AdminListener:
         self.url = f"{scheme}://{Address(self._socket.host, self._socket.port)}"
 
     def _certificates(self) -> "AdminTls | None":
-        if not any(self.runtime.config.is_set(name) for name in TLS_PROPERTIES):
+        if not any(self.runtime.config.names_set(f"{ADMIN}ssl.")):
             return None
         # Imported here: most brokers start without it.
         from ottla.broker.admin.tls import admin_tls

@@ -1,21 +1,16 @@
 """The admin listener with TLS: its certificates, and a connection that comes in by it."""
 
 import ssl
-from pathlib import Path
 
 from ottla.broker.admin.http import HttpConnection
 from ottla.broker.config.options import ConfigError
-from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.config.server_tls import NONE
-from ottla.broker.config.tls import KEY_PASSWORD, KEYSTORE_LOCATION, TRUSTSTORE_LOCATION, prefixed_properties
+from ottla.broker.config.tls import KEYSTORE_LOCATION, LOOK_EVERY_MS, TRUSTSTORE_LOCATION, prefixed_properties
 from ottla.broker.config.tls_context import server_context
 from ottla.broker.logging import ADMIN_LOGGER
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.tls_connection import TlsConnection, ciphertext_buffer
-
-# How often the files are looked at, when connections come.
-LOOK_EVERY_MS = 10_000
 
 
 class AdminTls:
@@ -24,13 +19,8 @@ class AdminTls:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.ciphertext = ciphertext_buffer()
-        own = {
-            KEYSTORE_LOCATION: runtime.config.ottla_admin_ssl_keystore_location,
-            KEY_PASSWORD: runtime.config.ottla_admin_ssl_key_password,
-            TRUSTSTORE_LOCATION: runtime.config.ottla_admin_ssl_truststore_location,
-        }
-        self._properties = prefixed_properties(runtime.config, ADMIN, own)
-        self._seen = self._signatures()
+        self._properties = prefixed_properties(runtime.config, ADMIN)
+        self._seen = self._properties.signatures()
         self._looked_ms = runtime.clock.now_ms()
         self._context = self._made()
 
@@ -39,7 +29,7 @@ class AdminTls:
         now_ms = self.runtime.clock.now_ms()
         if now_ms - self._looked_ms >= LOOK_EVERY_MS:
             self._looked_ms = now_ms
-            seen = self._signatures()
+            seen = self._properties.signatures()
             if seen != self._seen:
                 self._seen = seen
                 self._reload()
@@ -66,16 +56,16 @@ class AdminTls:
             raise ConfigError(f"{ADMIN}ssl.client.auth: {client_auth} needs {ADMIN}{TRUSTSTORE_LOCATION}")
         return server_context(settings, client_auth)
 
-    def _signatures(self) -> list[tuple[int, ...]]:
-        return [_signature(path) for path in self._properties.locations]
-
 
 def admin_tls(runtime: Runtime) -> AdminTls | None:
     """None where the properties ask for none. Raises ConfigError."""
     config = runtime.config
     if config.ottla_admin_ssl_keystore_location is not None:
         return AdminTls(runtime)
-    _refuse_without_key(config)
+    key_store = f"{ADMIN}{KEYSTORE_LOCATION}"
+    useless = next((name for name in config.names_set(f"{ADMIN}ssl.") if name != key_store), None)
+    if useless is not None:
+        raise ConfigError(f"{useless}: it needs {key_store}, without which there is no TLS")
     return None
 
 
@@ -94,17 +84,3 @@ class AdminTlsConnection(TlsConnection):
     def _failed(self, why: str) -> None:
         self._owner.failed(why)
         self.close()
-
-
-def _refuse_without_key(config: ServerConfig) -> None:
-    for name in ("ssl.truststore.location", "ssl.key.password", "ssl.client.auth"):
-        if config.is_set(ADMIN + name):
-            raise ConfigError(f"{ADMIN}{name}: it needs {ADMIN}{KEYSTORE_LOCATION}, without which there is no TLS")
-
-
-def _signature(path: Path) -> tuple[int, ...]:
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino

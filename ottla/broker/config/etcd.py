@@ -6,7 +6,6 @@ What contradicts it is refused: who sets certificates, or a password, believes t
 import ssl
 from typing import NamedTuple
 
-from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_cluster import ETCD
@@ -46,25 +45,16 @@ def _login(config: ServerConfig) -> tuple[str, Secret] | None:
 
 def _tls(config: ServerConfig) -> ssl.SSLContext:
     # Imported here: most brokers start without it.
-    from ottla.broker.config import tls
+    from ottla.broker.config.tls import prefixed_properties
     from ottla.broker.config.tls_context import client_context
 
-    own = {
-        tls.TRUSTSTORE_LOCATION: config.ottla_metadata_etcd_ssl_truststore_location,
-        tls.TRUSTSTORE_CERTIFICATES: config.ottla_metadata_etcd_ssl_truststore_certificates,
-        tls.KEYSTORE_LOCATION: config.ottla_metadata_etcd_ssl_keystore_location,
-        tls.KEYSTORE_KEY: config.ottla_metadata_etcd_ssl_keystore_key,
-        tls.KEYSTORE_CHAIN: config.ottla_metadata_etcd_ssl_keystore_certificate_chain,
-        tls.KEY_PASSWORD: config.ottla_metadata_etcd_ssl_key_password,
-        tls.HOST_CHECK: config.ottla_metadata_etcd_ssl_endpoint_identification_algorithm,
-    }
     try:
-        return client_context(tls.prefixed_properties(config, ETCD, own).settings())
+        return client_context(prefixed_properties(config, ETCD).settings())
     except ConfigError as error:
         raise error if ETCD in str(error) else ConfigError(f"TLS with etcd ({ETCD}ssl.…): {error}") from None
 
 
 def _refuse(config: ServerConfig, prefix: str, why: str) -> None:
-    for name in SERVER_OPTIONS:
-        if name.startswith(prefix) and config.is_set(name):
-            raise ConfigError(f"{name}: {why}")
+    name = next(config.names_set(prefix), None)
+    if name is not None:
+        raise ConfigError(f"{name}: {why}")

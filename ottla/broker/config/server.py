@@ -129,6 +129,10 @@ class ServerConfig(ServerOptions):
         """Whether somebody has given the property a value, be it the default's."""
         return next(self._texts(SERVER_OPTIONS[name]), None) is not None
 
+    def names_set(self, prefix: str) -> Iterator[str]:
+        """Of the properties with this prefix, those that somebody has given a value."""
+        return (name for name in SERVER_OPTIONS if name.startswith(prefix) and self.is_set(name))
+
     def size_if_set(self, option: Option[int]) -> int | None:
         """The value of a size that somebody has asked for; None for the default, and for -1."""
         first = next(self.values_of(option))  # type: ignore[arg-type]

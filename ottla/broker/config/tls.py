@@ -4,10 +4,11 @@ Files are read and looked at here. What cannot work is refused with a sentence t
 of a secret.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError, Option
 from ottla.broker.config.security import why_not_secret
 from ottla.broker.config.server import ServerConfig
@@ -70,10 +71,10 @@ class TlsProperties:
     def refusal(self, name: str, why: str) -> ConfigError:
         return ConfigError(f"{self._prefix}{name}: {why}")
 
-    @property
-    def locations(self) -> list[Path]:
-        """Of the files that are read."""
-        return [Path(path) for path in map(self.text, (KEYSTORE_LOCATION, TRUSTSTORE_LOCATION)) if path is not None]
+    def signatures(self) -> list[tuple[object, ...]]:
+        """Of the files that are read: others after every change of one, or of its location."""
+        paths = map(self.text, (KEYSTORE_LOCATION, TRUSTSTORE_LOCATION))
+        return [(path, *_signature(Path(path))) for path in paths if path is not None]
 
     def settings(self) -> TlsSettings:
         """Reads the files. Raises ConfigError."""
@@ -145,15 +146,26 @@ class TlsProperties:
             raise self.refusal(name, str(error)) from None
 
 
+# How often those who serve look whether files have changed: that costs a few microseconds.
+LOOK_EVERY_MS: Final = 10_000
 # Of all connections alike, whatever they are for.
 _OF_ALL: Final = (ENABLED_PROTOCOLS, PROTOCOL, CIPHER_SUITES)
 
 
-def prefixed_properties(config: ServerConfig, prefix: str, own: Mapping[str, object]) -> TlsProperties:
-    """Those of a connection with properties of its own, `<prefix>ssl.…`: their values are `own`, by the name behind the
-    prefix. Versions and suites are those of all."""
+def prefixed_properties(config: ServerConfig, prefix: str) -> TlsProperties:
+    """Those of a connection with properties of its own, `<prefix>ssl.…`. Versions and suites are those of all; what has
+    no property with this prefix has its default."""
 
     def value_of(option: Option[object]) -> object:
-        return config.value_of(option) if option.name in _OF_ALL else own.get(option.name, option.default)
+        own = option if option.name in _OF_ALL else SERVER_OPTIONS.get(prefix + option.name)
+        return option.default if own is None else config.value_of(own)
 
     return TlsProperties(value_of, prefix)
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino

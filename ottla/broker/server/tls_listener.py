@@ -9,7 +9,6 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from ottla.broker.config.listener_tls import (
@@ -22,6 +21,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.security import protocol_of
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import SSL
+from ottla.broker.config.tls import LOOK_EVERY_MS
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.client_hello import ClientHello, HelloTooLong
 from ottla.broker.server.close_reasons import CloseReason, why_no_tls
@@ -41,8 +41,6 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 # one of OpenSSL's limit, and has room for it before it has sent it.
 HANDSHAKE_BYTES = 64 * 1024
 CERTIFICATE_BYTES_MAX = 100 * 1024
-# How often the files are looked at: that costs a few microseconds.
-LOOK_EVERY_MS = 10_000
 
 
 class TlsShared(NamedTuple):
@@ -99,7 +97,7 @@ class TlsListener:
     # Other certificates.
 
     def _signatures(self) -> list[tuple[object, ...]]:
-        return [(path, *_signature(path)) for path in tls_properties(self.runtime.config, self.name).locations]
+        return tls_properties(self.runtime.config, self.name).signatures()
 
     def checked(self, config: ServerConfig) -> ListenerTls:
         """What it would be with this configuration and the files as they are. Raises ConfigError."""
@@ -161,15 +159,6 @@ class TlsListeners:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-
-def _signature(path: Path) -> tuple[int, ...]:
-    """Of a file: another one after every change."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class AcceptedTls(TlsConnection):

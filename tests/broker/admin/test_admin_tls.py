@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.admin.tls import LOOK_EVERY_MS
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.tls import LOOK_EVERY_MS
 from ottla.broker.runtime import StartError
 from ottla.cli.client import ClientConfig
 from ottla.cli.doctor.connecting import clock_at
