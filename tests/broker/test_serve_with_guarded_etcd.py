@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,9 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource  # ty
 
 from tests.cluster.etcd_guarded import PASSWORD, USER, GuardedEtcd, guarded_etcd
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
-TOKEN_TTL_S = 2
+TOKEN_TTL_S, TOKEN_ENDS_WITHIN_S = 2, 30
 SECRET = "ottla.metadata.etcd.password"
 
 
@@ -50,7 +50,8 @@ def test_brokers_work_while_tokens_end_and_etcd_is_restarted(etcd: GuardedEtcd, 
         command = [sys.executable, "-m", "ottla", "topics"]
         where = ["--bootstrap", broker.bootstrap]
         subprocess.run([*command, "create", "one", *where], check=True, timeout=60)
-        time.sleep(TOKEN_TTL_S + 1.5)
+        ended = len(etcd.ended_tokens())
+        wait_for(lambda: len(etcd.ended_tokens()) > ended, TOKEN_ENDS_WITHIN_S, "etcd has not ended the broker's token")
         subprocess.run([*command, "create", "two", *where], check=True, timeout=60)
         etcd.server.kill()
         etcd.start()

@@ -24,6 +24,7 @@ class EtcdServer:
         self.port, peer_port = free_ports(2)
         self.peer_url = f"http://127.0.0.1:{peer_port}"
         self.members = [self]
+        self.log_path = directory / "etcd.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -37,7 +38,7 @@ class EtcdServer:
             "--initial-advertise-peer-urls": peer,
             "--initial-cluster": ",".join(f"{each.name}={each.peer_url}" for each in self.members),
             "--logger": "zap",
-            "--log-outputs": str(self.directory / "etcd.log"),
+            "--log-outputs": str(self.log_path),
             **self._further,
         }
         command = ["etcd", "--unsafe-no-fsync", *(f"{name}={value}" for name, value in arguments.items())]
