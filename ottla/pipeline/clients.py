@@ -17,7 +17,6 @@ from ottla.pipeline.failures import PipelineError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
-_FILES = ("ssl.truststore.location", "ssl.keystore.location")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +62,7 @@ def read_clients(arguments: Namespace) -> ClientSecurity:
         if arguments.bootstrap is None:
             named = os.environ.get(BOOTSTRAP_VARIABLE) or ",".join(map(str, properties.bootstrap or ()))
             arguments.bootstrap = named or DEFAULT_BOOTSTRAP
-        values = properties.of_security()
-        if properties.has_tls:
-            kept = {name: text for name, text in values.items() if name not in _FILES}
-            values = {**kept, **without_files(properties)}
+        values = without_files(properties)
         security = ClientSecurity(values)
         # So that what cannot be is said before Java starts.
         security.of_python()

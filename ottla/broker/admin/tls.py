@@ -54,7 +54,10 @@ class AdminTls:
         settings, client_auth = self._properties.settings(), self.runtime.config.ottla_admin_ssl_client_auth
         if client_auth != NONE and settings.trusted is None:
             raise ConfigError(f"{ADMIN}ssl.client.auth: {client_auth} needs {ADMIN}{TRUSTSTORE_LOCATION}")
-        return server_context(settings, client_auth)
+        try:
+            return server_context(settings, client_auth)
+        except ConfigError as error:
+            raise ConfigError(f"the admin listener ({ADMIN}ssl.…): {error}") from None
 
 
 def admin_tls(runtime: Runtime) -> AdminTls | None:

@@ -37,12 +37,16 @@ def client_tls(properties: ClientProperties, files: Mapping[str, Path] | None = 
 
 
 def without_files(properties: ClientProperties) -> dict[str, str]:
-    """Those of stores with the texts that are in the files, as Java's clients take them too. Raises ValueError."""
+    """Those of security, with the texts that are in the files of stores in place of these, as Java's clients take them
+    too. Raises ValueError."""
+    values = properties.of_security()
+    if not properties.has_tls:
+        return values
     try:
         found = _settings(properties, {})
     except ConfigError as error:
         raise ValueError(str(error)) from None
-    return dict(_texts(found))
+    return {name: text for name, text in values.items() if name not in _IN_PLACE_OF} | dict(_texts(found))
 
 
 def _texts(found: TlsSettings) -> Iterator[tuple[str, str]]:

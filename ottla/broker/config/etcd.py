@@ -48,10 +48,11 @@ def _tls(config: ServerConfig) -> ssl.SSLContext:
     from ottla.broker.config.tls import prefixed_properties
     from ottla.broker.config.tls_context import client_context
 
+    settings = prefixed_properties(config, ETCD).settings()
     try:
-        return client_context(prefixed_properties(config, ETCD).settings())
+        return client_context(settings)
     except ConfigError as error:
-        raise error if ETCD in str(error) else ConfigError(f"TLS with etcd ({ETCD}ssl.…): {error}") from None
+        raise ConfigError(f"TLS with etcd ({ETCD}ssl.…): {error}") from None
 
 
 def _refuse(config: ServerConfig, prefix: str, why: str) -> None:

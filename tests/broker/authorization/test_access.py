@@ -11,6 +11,7 @@ import pytest_asyncio
 from ottla.broker.authorization import cluster_guards, topic_guards
 from ottla.broker.authorization.access import Authorization
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
+from ottla.broker.logging import LEVELS, ROOT
 from ottla.broker.server.apis import APIS, METADATA
 from ottla.broker.server.dispatch import VERSION_BITS, Route
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
@@ -212,6 +213,19 @@ async def test_refusals_are_logged_with_their_rule_and_escaped(world: Secured, l
         "rule": "DENY ALL to User:alice from * on TOPIC:LITERAL:secret",
     }
     assert (lines[1]["resource"], lines[1]["rule"]) == ("TOPIC:LITERAL:a\n\x1b[2J", "default")
+
+
+async def test_what_is_allowed_is_logged_while_the_level_is_debug(world: Secured, log: RecordingLog) -> None:
+    """Of requests by a connection that was there before the level changed."""
+    await world.set_acls([acl("DESCRIBE", TOPIC, "orders")])
+    alice = await world.client("alice")
+    seen = []
+    for level in (None, LEVELS["debug"], None):
+        log.levels.set(ROOT, level)
+        log.events.clear()
+        await alice.ask(list_offsets("orders", 0), 7)
+        seen.append([fields["result"] for event, fields in log.events if event == "authorization"])
+    assert seen == [[], ["allowed"], []]
 
 
 async def test_the_log_has_so_many_refusals_in_a_second(world: Secured, log: RecordingLog) -> None:

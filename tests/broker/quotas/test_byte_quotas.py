@@ -296,15 +296,19 @@ async def session_of(world: World, client: VirtualClient) -> int:
     return int(answer.session_id)
 
 
-def test_a_throttled_fetch_of_another_epoch_is_refused() -> None:
-    """§64.14: what is wrong with its session is said all the same."""
+@pytest.mark.parametrize(
+    ("quota", "limit", "budgets", "used"),
+    [("request_percentage", 0.0001, "request", 100), ("consumer_byte_rate", 100, "consumer", 100_000)],
+)
+def test_a_throttled_fetch_of_another_epoch_is_refused(quota: str, limit: float, budgets: str, used: int) -> None:
+    """§64.14: what is wrong with its session is said all the same, and it has to rest as others."""
 
     async def story(world: World) -> None:
         client = await world.client()
         session_id = await session_of(world, client)
-        await world.set_quota(APP, request_percentage=0.0001)
-        used = world.broker.parts.quotas.enforcer.managers.request
-        used.record_unchecked("ANONYMOUS", "app", 100, world.clock.now_ms())
+        await world.set_quota(APP, **{quota: limit})
+        managers = world.broker.parts.quotas.enforcer.managers
+        getattr(managers, budgets).record_unchecked("ANONYMOUS", "app", used, world.clock.now_ms())
         refused = await client.ask(fetch("t", session_id=session_id, session_epoch=9), FETCH)
         assert refused.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert refused.throttle_time_ms > 0
