@@ -23,21 +23,18 @@ from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.cluster.admin import GROWING, risked_topic
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
-from tests.simulation.cluster.committed_reading import CommittedReader
+from tests.simulation.cluster.clients import spawn_clients
 from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATEST_KINDS, LONGEST_STALL_MS, Faults
 from tests.simulation.cluster.inspector import ClusterInspector
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
-from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan, rack_of
-from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
-from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
+from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.producing import IdempotentProducer
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
-from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.small_epochs import small_epochs
-from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
 from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
@@ -46,7 +43,7 @@ from tests.simulation.cluster.users import UserBook
 from tests.simulation.draws import randint
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
-from tests.simulation.member import PROMPT_MS, Habits, Member
+from tests.simulation.member import PROMPT_MS, Member
 from tests.simulation.network import Conditions, SimulatedNetwork
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
@@ -248,6 +245,10 @@ class ClusterWorld:
         self._tasks.append(task)
         return task
 
+    def spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
+        self.client_hosts.append(client_id)
+        self.spawn(life, client_id)
+
     def start_failed(self, node: Node, error: StartError) -> None:
         self.trace.note("start failed", node.host, error)
         if self.has_been_calm_for_ms > 10_000:
@@ -291,7 +292,7 @@ class ClusterWorld:
     async def _story(self) -> None:
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         await self._create_topics()
-        self._spawn_clients()
+        spawn_clients(self)
         await Faults(self, self.make_rng("faults")).storm()
         rest = self.rest = Rest(self)
         await rest.come()
@@ -324,56 +325,6 @@ class ClusterWorld:
                 self.judge.violated("answers", f"create topics was answered {errors}")
             await asyncio.sleep(0.05)
 
-    def _spawn_clients(self) -> None:
-        for group_number, size in enumerate(self.plan.members_of_group):
-            for number in range(size):
-                rng = self.make_rng(f"member {group_number}/{number}")
-                member = Member(self, rng, Habits.draw(rng, f"group{group_number}", number))  # type: ignore[arg-type]
-                self.members.append(member)
-                self._spawn_client(member.habits.client_id, member.live())
-        for number in range(self.plan.producers):
-            name = f"once-{number}"
-            producer = IdempotentProducer(self, self.make_rng(name), name)
-            self.producers.append(producer)
-            self._spawn_client(name, producer.live())
-        hopeful = HopefulProducer(self, self.make_rng("hopeful"), "hopeful")
-        self._spawn_client("hopeful", hopeful.live())
-        reader = Reader(self, self.make_rng("reader"), "reader")
-        self._spawn_client("reader", reader.live())
-        if self.plan.session_slots is not None:
-            session_reader = SessionReader(self, self.make_rng("session reader"), "session-reader")
-            self._spawn_client("session-reader", session_reader.live())
-        if self.plan.auto_creates:
-            self.newcomer = Newcomer(self, self.make_rng("newcomer"), "newcomer")
-            self._spawn_client("newcomer", self.newcomer.live())
-        if self.plan.has_racks:
-            rng = self.make_rng("rack reader")
-            rack_reader = RackReader(self, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
-            self._spawn_client("rack-reader", rack_reader.live())
-        if self.plan.searches:
-            searcher = Searcher(self, self.make_rng("searcher"), "searcher")
-            self._spawn_client("searcher", searcher.live())
-        if self.plan.writes_keys:
-            self.keyed_producer = KeyedProducer(self, self.make_rng("keyed"), "keyed")
-            self._spawn_client("keyed", self.keyed_producer.live())
-        if self.plan.transacts:
-            self._spawn_transactors()
-        if self.plan.has_standalone_group:
-            self._spawn_client(GROUP, StandaloneConsumer(self, self.make_rng(GROUP), GROUP).live())
-
-    def _spawn_transactors(self) -> None:
-        """The last two are rivals, in every other world."""
-        ids = ["pay-0", "pay-1", "pay-1"] if self.make_rng("rivals").random() < 0.5 else ["pay-0", "pay-1"]
-        for number, transactional_id in enumerate(ids):
-            name = f"transactor-{number}"
-            transactor = Transactor(self, self.make_rng(name), name, transactional_id)
-            self.transactors.append(transactor)
-            self._spawn_client(name, transactor.live())
-        for transactional_id in ids:
-            self.book.lines[transactional_id].rivals = ids.count(transactional_id)
-        committed_reader = CommittedReader(self, self.make_rng("committed reader"), "committed-reader")
-        self._spawn_client("committed-reader", committed_reader.live())
-
     def _maybe_grow(self, _: MetadataImage, update: ImageUpdate) -> None:
         """Clients write to new partitions, and read them, from the moment at which these are committed."""
         for name in (GROWING, *WANTED):
@@ -387,10 +338,6 @@ class ClusterWorld:
         for index in range(0 if paid is None else len(paid.partitions)):
             if (PAYMENTS, index) not in self.book.partitions:
                 self.book.partitions.append((PAYMENTS, index))
-
-    def _spawn_client(self, client_id: str, life: Awaitable[None]) -> None:
-        self.client_hosts.append(client_id)
-        self.spawn(life, client_id)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
         error = task.exception()

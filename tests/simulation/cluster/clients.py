@@ -1,0 +1,70 @@
+"""Who uses the cluster in a run: members of groups, producers, readers, each with random numbers of its own."""
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.cluster.committed_reading import CommittedReader
+from tests.simulation.cluster.keyed import KeyedProducer
+from tests.simulation.cluster.newcomer import Newcomer
+from tests.simulation.cluster.plan import NODE_IDS, rack_of
+from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
+from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
+from tests.simulation.cluster.searching import Searcher
+from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
+from tests.simulation.cluster.transacting import Transactor
+from tests.simulation.member import Habits, Member
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster.world import ClusterWorld
+
+
+def spawn_clients(world: "ClusterWorld") -> None:
+    """All that the plan has."""
+    for group_number, size in enumerate(world.plan.members_of_group):
+        for number in range(size):
+            rng = world.make_rng(f"member {group_number}/{number}")
+            member = Member(world, rng, Habits.draw(rng, f"group{group_number}", number))  # type: ignore[arg-type]
+            world.members.append(member)
+            world.spawn_client(member.habits.client_id, member.live())
+    for number in range(world.plan.producers):
+        name = f"once-{number}"
+        producer = IdempotentProducer(world, world.make_rng(name), name)
+        world.producers.append(producer)
+        world.spawn_client(name, producer.live())
+    hopeful = HopefulProducer(world, world.make_rng("hopeful"), "hopeful")
+    world.spawn_client("hopeful", hopeful.live())
+    reader = Reader(world, world.make_rng("reader"), "reader")
+    world.spawn_client("reader", reader.live())
+    if world.plan.session_slots is not None:
+        session_reader = SessionReader(world, world.make_rng("session reader"), "session-reader")
+        world.spawn_client("session-reader", session_reader.live())
+    if world.plan.auto_creates:
+        world.newcomer = Newcomer(world, world.make_rng("newcomer"), "newcomer")
+        world.spawn_client("newcomer", world.newcomer.live())
+    if world.plan.has_racks:
+        rng = world.make_rng("rack reader")
+        rack_reader = RackReader(world, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
+        world.spawn_client("rack-reader", rack_reader.live())
+    if world.plan.searches:
+        searcher = Searcher(world, world.make_rng("searcher"), "searcher")
+        world.spawn_client("searcher", searcher.live())
+    if world.plan.writes_keys:
+        world.keyed_producer = KeyedProducer(world, world.make_rng("keyed"), "keyed")
+        world.spawn_client("keyed", world.keyed_producer.live())
+    if world.plan.transacts:
+        _spawn_transactors(world)
+    if world.plan.has_standalone_group:
+        world.spawn_client(GROUP, StandaloneConsumer(world, world.make_rng(GROUP), GROUP).live())
+
+
+def _spawn_transactors(world: "ClusterWorld") -> None:
+    """The last two are rivals, in every other world."""
+    ids = ["pay-0", "pay-1", "pay-1"] if world.make_rng("rivals").random() < 0.5 else ["pay-0", "pay-1"]
+    for number, transactional_id in enumerate(ids):
+        name = f"transactor-{number}"
+        transactor = Transactor(world, world.make_rng(name), name, transactional_id)
+        world.transactors.append(transactor)
+        world.spawn_client(name, transactor.live())
+    for transactional_id in ids:
+        world.book.lines[transactional_id].rivals = ids.count(transactional_id)
+    committed_reader = CommittedReader(world, world.make_rng("committed reader"), "committed-reader")
+    world.spawn_client("committed-reader", committed_reader.live())
