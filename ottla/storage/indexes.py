@@ -28,6 +28,8 @@ from ottla.storage.transactions import AbortedTxn
 
 OFFSET_ENTRY_SIZE = 8
 _POSITION_MASK = 0xFFFFFFFF
+_HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
+"""Where the halves of a number of 64 bits stand in memory."""
 
 
 class OffsetIndex:
@@ -84,7 +86,9 @@ class OffsetIndex:
         if not entries:
             return True
         offset, position = self.entry(len(entries) - 1)
-        rising = all(map(lt, entries, islice(entries, 1, None)))
+        positions = array("I", entries.tobytes())[_LOW::2]
+        # No entry is made for a segment's first batch.
+        rising = positions[0] > 0 and _rises(entries) and _rises(positions)
         return rising and offset < 2**31 and position < log_size
 
 
@@ -103,8 +107,6 @@ def from_big_endian(typecode: str, content: bytes) -> "array[int]":
 
 
 TIME_ENTRY_SIZE = 12
-_HIGH, _LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
-"""Where the halves of a timestamp stand in memory."""
 
 
 class TimeIndex:

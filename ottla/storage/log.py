@@ -63,6 +63,8 @@ class LoadedLog(NamedTuple):
     loaded_at_ms: int
     stored_epochs: Sequence[EpochEntry] = ()
     """Those in the file. Below `recovery_point` they are the same as `epochs`."""
+    was_closed: bool = False
+    """Whether the files are as a clean close has left them: durable, indexes included."""
 
 
 def _field_of(path: str) -> Any:
@@ -115,7 +117,8 @@ class Log:
         self.segments = loaded.segments
         self.epochs = loaded.epochs
         self.gaps = loaded.gaps
-        self._durable_when_loaded = (loaded.recovery_point, loaded.segments.active.base_offset)
+        self._was_closed = loaded.was_closed
+        self._ends_when_loaded = (loaded.log_end_offset, loaded.segments.active.base_offset)
         ends = (loaded.log_start_offset, loaded.log_end_offset)
         self._local = local = LocalLog(files, directory, topic, partition, config, loaded.segments, *ends)
         self.deletions = local.deletions
@@ -286,16 +289,18 @@ class Log:
     def _is_as_last_closed(self) -> bool:
         """Nothing was appended, truncated or rolled since a close left its snapshot at this offset: the files hold.
 
-        Most logs of a broker with thousands see no record between two starts, and four syncs for each take seconds."""
+        Most logs of a broker with thousands see no record between two starts, and six syncs for each take seconds."""
         ends = (self.log_end_offset, self._local.active.base_offset)
-        return self.truncations == 0 and ends == self._durable_when_loaded and self._snapshots.has(self.log_end_offset)
+        is_unchanged = self.truncations == 0 and ends == self._ends_when_loaded
+        return self._was_closed and is_unchanged and self._snapshots.has(self.log_end_offset)
 
     def _write_all(self) -> None:
         active = self._local.active
         active.write_indexes()
+        # A part of an index can look like a whole one, and the next start believes it.
+        active.sync_indexes()
         if active.aborted:
             # Other indexes are made again where they are missing. A segment without this one has nothing aborted.
-            active.sync_transaction_index()
             self._local.names_changed()
         self._producers.write_snapshot(self.log_end_offset)
 

@@ -414,6 +414,8 @@ class _Opening(NamedTuple):
             cleaned_offset=min(self.history.cleaned_until, log_end_offset),
             loaded_at_ms=self.now_wall_ms,
             stored_epochs=stored_epochs,
+            # What was recovered is indexed by files that are not synced.
+            was_closed=all(segment.is_flushed for segment in segments),
         )
         log = Log(
             self.files,

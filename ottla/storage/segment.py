@@ -264,9 +264,10 @@ class Segment:
         elif self._aborted is not None and self._files.exists(self.path(TRANSACTION_INDEX_SUFFIX)):
             self._files.remove(self.path(TRANSACTION_INDEX_SUFFIX))
 
-    def sync_transaction_index(self) -> None:
+    def sync_indexes(self) -> None:
         """As last written."""
-        sync_file(self._files, self.path(TRANSACTION_INDEX_SUFFIX))
+        for path in self.index_paths():
+            sync_file(self._files, path)
 
     def index_paths(self) -> list[Path]:
         """Of those files that are there once the indexes were written."""
@@ -276,8 +277,7 @@ class Segment:
     def sync(self) -> None:
         """Make the segment durable, indexes as last written included."""
         self.file.fsync()
-        for path in self.index_paths():
-            sync_file(self._files, path)
+        self.sync_indexes()
 
     # Aborted transactions whose marker is here
 

@@ -10,7 +10,18 @@ from ottla.storage.durability import FAILED_SYNC, Flushable, Flusher
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
-from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, new_log, open_directory, read_all, reopened
+from tests.storage.support import (
+    NOW,
+    ROOT,
+    TOPIC_ID,
+    append,
+    batch,
+    check_indexes,
+    new_log,
+    open_directory,
+    read_all,
+    reopened,
+)
 
 EACH = LogConfig(flush_messages=1)
 
@@ -198,6 +209,30 @@ def test_what_a_closed_log_flushes_survives_a_power_failure() -> None:
     assert directory.was_closed_cleanly
     assert read_all(directory.logs["t", 0]) == [(0, b"a")]
     assert not after.exists(ROOT / "t-0" / "leader-epoch-checkpoint.tmp")
+
+
+@pytest.mark.parametrize("are_remade", [False, True], ids=["written", "remade"])
+def test_indexes_of_a_closed_log_survive_a_power_failure(*, are_remade: bool) -> None:
+    """The next start believes a part of one, if it ends with an entry: then no timestamp leads to what it misses."""
+    disk, config = FakeDisk(), LogConfig(index_interval_bytes=10)
+    directory = open_directory(disk, config)
+    log: Log = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
+    append(log, *[batch(str(n), timestamp=NOW + n) for n in range(8)])
+    directory.close()
+    paths = log.segments.active.index_paths()
+    if are_remade:
+        for path in paths:
+            disk.remove(path)
+        disk.sync_directory(log.directory)
+        open_directory(disk, config).close()
+
+    after = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+
+    sizes = {path.suffix: len(after.read_bytes(path)) for path in paths}
+    assert sizes == {".index": 7 * 8, ".timeindex": 7 * 12}
+    directory = open_directory(after, config)
+    assert directory.was_closed_cleanly
+    check_indexes(directory.logs["t", 0])
 
 
 @pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.EMFILE, False)])

@@ -22,7 +22,16 @@ def test_the_offset_index_leads_to_the_last_entry_at_or_before() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"x", bytes(7), b"\0\0\0\1\0\0\0\2" * 2, b"\0\0\0\1\0\0\1\0", b"\x80\0\0\1\0\0\0\2"]
+    "content",
+    [
+        b"x",
+        bytes(7),
+        b"\0\0\0\1\0\0\0\2" * 2,
+        b"\0\0\0\1\0\0\1\0",
+        b"\x80\0\0\1\0\0\0\2",
+        pytest.param(b"\0\0\0\1\0\0\0\2\0\0\0\2\0\0\0\0", id="position-that-falls"),
+        pytest.param(b"\0\0\0\1\0\0\0\0", id="entry-of-the-first-batch"),
+    ],
 )
 def test_damaged_offset_indexes_are_noticed(content: bytes) -> None:
     assert OffsetIndex.from_bytes(content, 100) is None
