@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster.store import Unavailable
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.produce import ProduceResponse
@@ -195,6 +196,30 @@ async def test_a_batch_that_is_sent_twice_is_stored_once(tmp_path: Path) -> None
 
     assert [a.responses[0].partition_responses[0].base_offset for a in answers] == [0, 0]
     assert values_of(fetched.records) == [b"a"]
+
+
+async def test_leader_without_a_session_misses_no_batch_for_good(tmp_path: Path) -> None:
+    """Its successor may have the batches that it misses, also while the store gives no answer."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+
+        async def code_of(sequence: int) -> int:
+            records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+            response = await client.call(produce_request("t", records), ProduceResponse, 11)
+            return int(response.responses[0].partition_responses[0].error_code)
+
+        first = await code_of(0)
+        registration = broker.parts.lifecycle._registration
+        ends_ms, registration._session_ends_ms = registration._session_ends_ms, 0
+        stopped = await code_of(5)
+        registration.store_answered(Unavailable("no connection"))
+        cut_off = [await code_of(sequence) for sequence in (5, 0, 1)]
+        registration.store_answered()
+        registration._session_ends_ms = ends_ms
+        back = await code_of(5)
+
+    assert (first, stopped, back) == (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert cut_off == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0], "what it has, and what follows, it takes"
 
 
 async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:

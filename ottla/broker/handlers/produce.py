@@ -7,6 +7,8 @@ are advertised and not served (see the table of APIs).
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
+A sequence that does not follow is for good, so only a leader whose session lasts says it: the successor of another may
+have the batches that it misses.
 A request with the first batch of a transaction waits for the transaction's coordinator, parked unless that is this
 broker and has the answer at hand; since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE
 (KIP-890).
@@ -34,6 +36,7 @@ from ottla.protocol.errors import (
     ErrorCode,
     InvalidTopicException,
     KafkaError,
+    NotLeaderOrFollower,
     UnknownTopicId,
     UnknownTopicOrPartition,
     error_for,
@@ -289,7 +292,7 @@ def _append(
             raise CorruptMessage("the partition's data holds no batch")
         info = replicas.append(partition, records, acks, answer, context.api_version >= ZSTD_SINCE, guard)
     except KafkaError as refused:
-        error = refused if topic else _nameless(context, refused)
+        error = _in_doubt(replicas, refused) if topic else _nameless(context, refused)
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
         reached_log = verified is None or (topic, index) not in verified.errors
@@ -297,7 +300,7 @@ def _append(
             refuser = replicas.find(topic, index)
             if refuser is not None:
                 answer.log_start_offset = refuser.log.log_start_offset
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             name_leader(replicas, context, response, topic, answer)
         return answer
     answer.base_offset = info.base_offset
@@ -312,6 +315,13 @@ def _append(
 def _nameless(context: RequestContext, error: KafkaError) -> KafkaError:
     """Of a topic without a name, the id is what is unknown in versions that have ids."""
     return error if context.api_version < TOPIC_IDS_SINCE else UnknownTopicId("no topic has this id")
+
+
+def _in_doubt(replicas: ReplicaManager, error: KafkaError) -> KafkaError:
+    """As it may be repeated, where another leader may know of the batches that this one misses."""
+    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and replicas.session_is_over():
+        return NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
+    return error
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:

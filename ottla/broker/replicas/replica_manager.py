@@ -64,18 +64,18 @@ class ReplicaManager:
         log_ends: LogEndReports,
         checkpoints: Checkpoints,
         log_failure: Callable[[str, int], KafkaError | None],
+        session_is_over: Callable[[], bool],
     ) -> None:
-        """`log_failure` says why a replica of this broker has no log, if it has none."""
+        """`log_failure` says why a replica of this broker has no log, if it has none.
+
+        `session_is_over` says whether the broker's session has ended by its own clock: then others may lead by now what
+        it leads, whether or not the metadata store answers it."""
         self.node_id = runtime.node_id
         self._runtime = runtime
-        self._metadata = metadata
-        self._directory = directory
-        self._network = network
-        self._inter_broker_listener = inter_broker_listener
-        self._login = login
-        self._log_ends = log_ends
-        self._checkpoints = checkpoints
-        self._log_failure = log_failure
+        self._metadata, self._directory, self._network = metadata, directory, network
+        self._inter_broker_listener, self._login = inter_broker_listener, login
+        self._log_ends, self._checkpoints = log_ends, checkpoints
+        self._log_failure, self.session_is_over = log_failure, session_is_over
         self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.traffic: dict[str, TopicTraffic] = {}
