@@ -61,6 +61,7 @@ class FaultState:
         self._matchers: dict[FaultParts, Matcher] = {}
         # Of its errors, by API and version; None for the whole request.
         self.places: dict[tuple[int, int], Place | None] = {}
+        self._began_ms: dict[FaultParts, int] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -68,8 +69,9 @@ class FaultState:
         self.hit_log: deque[Hit] = deque(maxlen=HITS_KEPT)
         self.random = Random(f"{self._seed}/{self.rule.id}")
         self._counted: dict[Any, int] = {}
-        self._began_ms: dict[FaultParts, int] = {}
         self._matchers.clear()
+        for parts in self._began_ms:
+            self._began_ms[parts] = parts.runtime.clock.now_ms()
 
     @property
     def is_exhausted(self) -> bool:
@@ -148,7 +150,7 @@ class FaultState:
             if moment.kind is Moment.RULE:
                 has_come = self._hits_of(given) > 0
             elif moment.kind is Moment.DURATION:
-                has_come = clock.now_ms() - self._began_ms.get(parts, 0) >= moment.ms
+                has_come = clock.now_ms() - self._began_ms[parts] >= moment.ms
             else:
                 has_come = clock.wall_ms() >= moment.ms
             if has_come != (name == "after"):

@@ -210,6 +210,20 @@ def test_hits_are_logged_with_who_and_what() -> None:
     assert (hit.action, hit.units, hit.broker_ms) == ("error", ("orders-3",), 1000)
 
 
+def test_durations_count_from_the_reset() -> None:
+    world = World({"after": "100ms", "until": "300ms"})
+    clock = world.parts.runtime.clock
+    clock.ms += 250
+    world.state.reset()
+
+    found = list[int]()
+    for _ in range(8):
+        if world.hit(("t", 0)):
+            found.append(clock.ms - 1250)
+        clock.ms += 50
+    assert found == [100, 150, 200, 250]
+
+
 def test_reset_forgets_hits_counts_and_chance() -> None:
     world = World({"nth": 2})
     first = [world.hit(("t", 0)) is not None for _ in range(3)]
