@@ -23,15 +23,19 @@ from ottla.testing.actions import (
 from tests.broker.wire import fetch_request
 from tests.faults.worlds import FETCH_VERSION, PRODUCE_VERSION, faulty_broker, produce, produced
 
+SLOW_MS = 100
 
-@pytest.mark.parametrize("action", [Bandwidth(2000), Slice(7, 2), Bandwidth(2000, "request"), Slice(9, 2, "request")])
-async def test_slow_bytes_are_the_same_bytes(action: Any) -> None:
+
+@pytest.mark.parametrize("action", [Bandwidth(1000), Slice(7, 10), Bandwidth(1000, "request"), Slice(9, 10, "request")])
+async def test_slow_bytes_are_late_and_the_same(action: Any) -> None:
     async with faulty_broker() as world:
         client = await world.client()
         world.faults.fault(api="Produce", do=action)
 
+        began_ms = world.core.runtime.clock.now_ms()
         for value in (b"a", b"b"):
             assert await produced(client, value, 0, 1) == {0: 0, 1: 0}
+        assert world.core.runtime.clock.now_ms() - began_ms >= SLOW_MS
         assert await world.values() == [b"a", b"b"]
 
 

@@ -18,7 +18,7 @@ from ottla.testing.actions import (
     Error,
 )
 from ottla.testing.faults import HitsMissing
-from tests.broker.wire import fetch_request, turn
+from tests.broker.wire import WAIT_S, fetch_request, turn
 from tests.faults.worlds import FETCH_VERSION, PRODUCE_VERSION, faulty_broker, produce, produced
 
 REFUSED = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -84,7 +84,12 @@ async def test_disconnect_ends_the_connection(when: str, reset: bool, log: list[
 
         client.send(produce(b"a"), PRODUCE_VERSION)
 
-        assert await client.is_closed_by_broker()
+        async with asyncio.timeout(WAIT_S):
+            if reset:
+                with pytest.raises(ConnectionResetError):
+                    await client.reader.read(1)
+            else:
+                assert await client.reader.read(1) == b""
         assert await world.values() == log
 
 
@@ -131,6 +136,22 @@ async def test_held_requests_are_served_when_they_are_released() -> None:
 
         await client.receive(ProduceResponse, PRODUCE_VERSION)
         assert await world.values() == [b"a"]
+
+
+async def test_held_requests_are_released_one_by_one() -> None:
+    async with faulty_broker() as world:
+        first, second = await world.client(), await world.client()
+        hold = world.faults.fault(api="Produce", do="hold", times=2)
+        for hits, client in enumerate((first, second), 1):
+            client.send(produce(b"%d" % hits), PRODUCE_VERSION)
+            await hold.wait_async(hits)
+
+        assert hold.release(1) == 1
+        await first.receive(ProduceResponse, PRODUCE_VERSION)
+        assert (hold.held, await world.values()) == (1, [b"1"])
+        assert hold.release() == 1
+        await second.receive(ProduceResponse, PRODUCE_VERSION)
+        assert await world.values() == [b"1", b"2"]
 
 
 async def test_removed_rule_lets_go_what_it_holds() -> None:
@@ -279,6 +300,6 @@ async def test_delayed_request_is_applied_though_its_client_went() -> None:
         await delay.wait_async()
         client.close()
 
-        await asyncio.sleep(0.1)
-        await turn(world.core)
-        assert await world.values() == [b"a"]
+        async with asyncio.timeout(WAIT_S):
+            while await world.values() != [b"a"]:
+                await turn(world.core)
