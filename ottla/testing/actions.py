@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Final, cast
 
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.rule_values import RuleError, nearest
+from ottla.testing.rule_values import RuleError, is_whole_number, nearest, parse_flag
 
 MS_MAX: Final = 3_600_000
 BYTES_MAX: Final = 1 << 30
@@ -38,6 +38,17 @@ class Action:
 
 
 @dataclass(frozen=True)
+class BareAction(Action):
+    """Base of those that have a name and no value: in JSON it is true."""
+
+    on: bool = True
+
+    def __post_init__(self) -> None:
+        if self.on is not True:
+            raise RuleError(f"{self.key}: {self.on!r}, expected true")
+
+
+@dataclass(frozen=True)
 class Error(Action):
     """The request fails with a code, for the matched partitions where it names some, and is not applied. `after`: it is
     applied all the same. `at="top"`: the whole request fails, where the response has a place for that."""
@@ -51,7 +62,7 @@ class Error(Action):
         if self.code not in ErrorCode.__members__ or self.code == ErrorCode.NONE.name:
             raise RuleError(f"error: there is no error {self.code!r}{nearest(self.code, ErrorCode.__members__)}")
         _one_of("at", self.at, ("", "top"))
-        _flag("after", self.after)
+        parse_flag("after", self.after)
 
     @property
     def error_code(self) -> ErrorCode:
@@ -75,14 +86,10 @@ class Delay(Action):
 
 
 @dataclass(frozen=True)
-class Hold(Action):
+class Hold(BareAction):
     """The request waits, not applied, until the rule's `release()`."""
 
     key = "hold"
-    on: bool = True
-
-    def __post_init__(self) -> None:
-        _true(self.key, self.on)
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Disconnect(Action):
 
     def __post_init__(self) -> None:
         _one_of("disconnect", self.when, ("before", "after"))
-        _flag("reset", self.reset)
+        parse_flag("reset", self.reset)
 
 
 @dataclass(frozen=True)
@@ -132,14 +139,10 @@ class Corrupt(Action):
 
 
 @dataclass(frozen=True)
-class Duplicate(Action):
+class Duplicate(BareAction):
     """The same answer twice."""
 
     key = "duplicate"
-    on: bool = True
-
-    def __post_init__(self) -> None:
-        _true(self.key, self.on)
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ class ThrottleClient(Action):
 
     def __post_init__(self) -> None:
         _number("throttle", self.ms, 0, MS_MAX)
-        _flag("enforce", self.enforce)
+        parse_flag("enforce", self.enforce)
 
 
 @dataclass(frozen=True)
@@ -205,15 +208,11 @@ class Rewrite(Action):
 
 
 @dataclass(frozen=True)
-class Observe(Action):
+class Observe(BareAction):
     """Nothing happens but that the hit is counted."""
 
     key = "observe"
     is_terminal = False
-    on: bool = True
-
-    def __post_init__(self) -> None:
-        _true(self.key, self.on)
 
 
 @dataclass(frozen=True)
@@ -249,6 +248,7 @@ _CLASSES: Final[tuple[type[Action], ...]] = (
     Call,
 )
 ACTIONS: Final[dict[str, type[Action]]] = {each.key: each for each in _CLASSES}
+BARE: Final = frozenset(name for name, each in ACTIONS.items() if issubclass(each, BareAction))
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     name: ("direction",) if each is Slice else tuple(option.name for option in fields(each)[1:])
     for name, each in ACTIONS.items()
@@ -289,20 +289,10 @@ def _parse_slice(value: object, options: dict[str, Any]) -> Action:
 
 
 def _number(name: str, value: object, lowest: int, highest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+    if not is_whole_number(value) or not lowest <= value <= highest:
         raise RuleError(f"{name}: {value!r}, expected a whole number from {lowest} to {highest}")
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise RuleError(f"{name}: {value!r}, expected {' or '.join(each for each in allowed if each)}")
-
-
-def _flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise RuleError(f"{name}: {value!r}, expected true or false")
-
-
-def _true(name: str, value: object) -> None:
-    if value is not True:
-        raise RuleError(f"{name}: {value!r}, expected true")

@@ -16,6 +16,7 @@ from ottla.testing.request_units import Level, Unit, is_asked_for_all, levels_of
 from ottla.testing.rules import FIND_COORDINATOR, top_fields
 
 FETCH, PRODUCE = "Fetch", "Produce"
+NO_ACKS: Final = 0
 CONNECTIONS_KEPT: Final = 10_000
 _BEHIND_ALL: Final = 1 << 20
 _KEY_FIELDS: Final = {0: "group", 1: "transactional_id"}
@@ -54,6 +55,11 @@ class FaultCall:
             asks = is_asked_for_all(self.body, self.levels)
             self._is_for_all = asks or (is_first_metadata and not self.body.topics)
         return self._is_for_all
+
+    @property
+    def has_no_response(self) -> bool:
+        """A produce request with acks=0 has none."""
+        return self.api == PRODUCE and bool(self.body.acks == NO_ACKS)
 
     @property
     def api(self) -> str:

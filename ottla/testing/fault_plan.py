@@ -1,14 +1,12 @@
 """What the rules that hit a request say together: one terminal action, or errors for some of its units, and delays."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from ottla.testing.actions import Action, Bandwidth, Delay, Drop, Error, Slice, ThrottleClient
+from ottla.testing.actions import Action, Bandwidth, Delay, Drop, Error, Slice
 from ottla.testing.error_places import Injected, Place, named_depth, place_of
 from ottla.testing.fault_calls import FaultCall, FaultParts
 from ottla.testing.fault_state import FaultState
 from ottla.testing.request_units import Unit
-
-NO_ACKS: Final = 0
 
 
 class UnitError(NamedTuple):
@@ -23,7 +21,7 @@ class UnitError(NamedTuple):
 
 
 class FaultPlan:
-    __slots__ = ("before_ms", "bytes_per_s", "errors", "slices", "states", "terminal", "top", "total_delay_ms")
+    __slots__ = ("after_ms", "before_ms", "bytes_per_s", "errors", "slices", "states", "terminal", "top")
 
     def __init__(self) -> None:
         self.terminal: FaultState | None = None
@@ -31,7 +29,7 @@ class FaultPlan:
         self.top: Injected | None = None
         """The error of the whole request, where `terminal` is one."""
         self.errors: list[UnitError] = []
-        self.before_ms = self.total_delay_ms = 0
+        self.before_ms = self.after_ms = 0
         self.bytes_per_s = 0
         self.slices: list[Slice] = []
         self.states: list[FaultState] = []
@@ -39,15 +37,15 @@ class FaultPlan:
     @property
     def changes_nothing(self) -> bool:
         """Whether the request is served as it would be without rules."""
-        return self.terminal is None and not self.errors and not self.total_delay_ms and not self._is_slowed
+        return self.terminal is None and not self.errors and not self.is_delayed and not self._is_slowed
 
     @property
     def action(self) -> Action | None:
         return None if self.terminal is None else self.terminal.do
 
     @property
-    def after_ms(self) -> int:
-        return self.total_delay_ms - self.before_ms
+    def is_delayed(self) -> bool:
+        return bool(self.before_ms or self.after_ms)
 
     @property
     def _is_slowed(self) -> bool:
@@ -64,7 +62,7 @@ def plan_of(states: list[FaultState], call: FaultCall, parts: FaultParts) -> Fau
             place = _unit_place(state, call)
             if plan.errors and place is None:
                 continue
-            if not _has_answer(state, call):
+            if isinstance(state.do, Drop) and state.do.what == "response" and call.has_no_response:
                 continue
             if place is not None and place.depth and not (call.units or call.is_for_all):
                 continue
@@ -94,20 +92,12 @@ def _unit_place(state: FaultState, call: FaultCall) -> Place | None:
     api, version = call.route.api, call.version
     # An election of all leaders can only fail as a whole: it does not say which there are.
     is_whole = api.name == "ElectLeaders" and call.is_for_all
-    key = (api.key, version)
-    if key not in state.places or is_whole:
+    key = (api.key, version, is_whole)
+    if key not in state.places:
         at_top = state.do.at == "top" or is_whole
         place = place_of(api, version, state.do.error_code, state.rule.named_units(api), at_top=at_top)
         state.places[key] = place if place is not None and (place.depth or place.each is not None) else None
-        if is_whole:
-            return state.places.pop(key)
     return state.places[key]
-
-
-def _has_answer(state: FaultState, call: FaultCall) -> bool:
-    """A produce request with acks=0 has none that could be dropped."""
-    is_drop = isinstance(state.do, Drop) and state.do.what == "response"
-    return not (is_drop and call.values.get("acks") == NO_ACKS)
 
 
 def _add_terminal(plan: FaultPlan, state: FaultState, call: FaultCall, place: Place | None, units: list[Unit]) -> None:
@@ -127,26 +117,17 @@ def _add_slowing(plan: FaultPlan, state: FaultState, request_bytes: int) -> None
     match state.do:
         case Delay(ms=ms, jitter=jitter, stage=stage):
             wait_ms = ms + (state.random.randrange(jitter + 1) if jitter else 0)
-            plan.total_delay_ms += wait_ms
             if stage == "before":
                 plan.before_ms += wait_ms
+            else:
+                plan.after_ms += wait_ms
         case Bandwidth(bytes_per_s=rate, direction="request"):
-            _wait_before(plan, request_bytes * 1000 // rate)
+            plan.before_ms += request_bytes * 1000 // rate
         case Bandwidth(bytes_per_s=rate):
             plan.bytes_per_s = min(plan.bytes_per_s, rate) if plan.bytes_per_s else rate
         case Slice(size=size, delay=delay, direction="request"):
-            _wait_before(plan, (request_bytes - 1) // size * delay)
+            plan.before_ms += (request_bytes - 1) // size * delay
         case Slice():
             plan.slices.append(state.do)
         case _:
             pass
-
-
-def _wait_before(plan: FaultPlan, wait_ms: int) -> None:
-    plan.before_ms += wait_ms
-    plan.total_delay_ms += wait_ms
-
-
-def throttle_of(plan: FaultPlan) -> ThrottleClient | None:
-    action = plan.action
-    return action if isinstance(action, ThrottleClient) else None

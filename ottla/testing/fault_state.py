@@ -59,8 +59,8 @@ class FaultState:
             if name in rule.match
         ]
         self._matchers: dict[FaultParts, Matcher] = {}
-        # Of its errors, by API and version; None for the whole request.
-        self.places: dict[tuple[int, int], Place | None] = {}
+        # Of its errors, by API, version, and whether the request can only fail as a whole; None for the whole request.
+        self.places: dict[tuple[int, int, bool], Place | None] = {}
         self._began_ms: dict[FaultParts, int] = {}
         self.reset()
 

@@ -11,7 +11,7 @@ the first rule that matches it, and the others are served for real.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -21,12 +21,11 @@ from ottla.testing.fault_state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
 from ottla.testing.rule_text import parse_line, parse_rules
 from ottla.testing.rule_values import RuleError
-from ottla.testing.rules import Rule, parse_rule
+from ottla.testing.rules import RULE_FIELDS, Rule, parse_rule
 
 T = TypeVar("T")
 WITHIN_S: Final = 5.0
 FINISHED_KEPT: Final = 1000
-RULE_FIELDS: Final = ("id", "times", "optional", "force")
 
 
 class HitsMissing(TimeoutError):
@@ -159,12 +158,11 @@ class Faults:
         the brokers, by node id, all on one loop."""
         self.seed = seed
         self._rules: dict[str, Fault] = {}
-        self._states: dict[str, FaultState] = {}
         self._finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
         self._dispatchers = dispatchers
         self._named = 0
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Fault]:
         return iter(list(self._rules.values()))
 
     def __len__(self) -> int:
@@ -211,7 +209,7 @@ class Faults:
 
     def apply(self) -> None:
         """Brings the rules to all brokers, on their loop: one has started."""
-        states = list(self._states.values())
+        states = [fault._state for fault in self._rules.values()]
         for dispatcher in self._dispatchers.values():
             dispatcher.apply(states)
 
@@ -240,9 +238,7 @@ class Faults:
             self._named = named
             raise
         added = [Fault(self, state) for state in states]
-        for fault, state in zip(added, states, strict=True):
-            self._rules[fault.id] = fault
-            self._states[fault.id] = state
+        self._rules |= {fault.id: fault for fault in added}
         self.apply()
         return added
 
@@ -269,13 +265,13 @@ class Faults:
 
     def _remove(self, fault: Fault) -> None:
         if self._rules.get(fault.id) is fault:
-            del self._rules[fault.id], self._states[fault.id]
+            del self._rules[fault.id]
             self._finished.append(fault)
             self.apply()
             fault.release()
 
     def _clear(self) -> None:
-        rules, self._rules, self._states = list(self._rules.values()), {}, {}
+        rules, self._rules = list(self._rules.values()), {}
         self._finished.clear()
         self._named = 0
         self.apply()

@@ -18,10 +18,10 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
-from ottla.testing.actions import Call, Disconnect, Drop, Error, Hold
+from ottla.testing.actions import Call, Disconnect, Drop, Error, Hold, ThrottleClient
 from ottla.testing.error_places import refused
 from ottla.testing.fault_calls import FaultCall, FaultParts
-from ottla.testing.fault_plan import NO_ACKS, FaultPlan, plan_of, throttle_of
+from ottla.testing.fault_plan import FaultPlan, plan_of
 from ottla.testing.fault_responses import FaultyResponse
 from ottla.testing.fault_state import FaultState
 from ottla.testing.faulty_frames import send_in_pieces, set_linger
@@ -36,7 +36,7 @@ def serve(plain: Route, parts: FaultParts, states: list[FaultState], context: Re
     plan = plan_of(states, call, parts)
     if plan is None or plan.changes_nothing:
         return plain.handle(context, request)
-    if plan.top is not None and not plan.total_delay_ms and not _is_applied(plan) and not _has_no_answer(call):
+    if plan.top is not None and not plan.is_delayed and not _is_applied(plan) and not call.has_no_response:
         plain.errors[int(plan.top.code)] += 1
         return refused(plain.api, plain.version, request, plan.top)
     FaultyRequest(plain, parts, plan, call).start()
@@ -85,7 +85,7 @@ class FaultyRequest:
     def _refuse(self) -> None:
         """The whole request fails, and is not applied."""
         assert self._plan.top is not None, "there is an error of the whole request"
-        if _has_no_answer(self._call):
+        if self._call.has_no_response:
             self._close_without_answer()
             return
         self._plain.errors[int(self._plan.top.code)] += 1
@@ -106,7 +106,7 @@ class FaultyRequest:
             else:
                 self._context.complete(None, NO_FRAME)
             return
-        if _has_no_answer(self._call):
+        if self._call.has_no_response:
             self._close_without_answer()
             return
         self._answer(*self._response.changed(response, frame))
@@ -130,9 +130,8 @@ class FaultyRequest:
             self._in_turn(partial(send_in_pieces, self._runtime, self._plan, self._context, frame))
         else:
             self._context.complete(None, frame)
-            throttle = throttle_of(self._plan)
-            if throttle is not None and throttle.enforce:
-                self._parts.muted.mute(self._connection, throttle.ms)
+            if isinstance(action, ThrottleClient) and action.enforce:
+                self._parts.muted.mute(self._connection, action.ms)
 
     def _truncate(self, data: bytes) -> None:
         self._context.complete(None, data)
@@ -156,7 +155,7 @@ class FaultyRequest:
         except Exception as error:
             self._context.fail(error)
             raise
-        if response is None or _has_no_answer(self._call):
+        if response is None or self._call.has_no_response:
             self._context.complete(None, NO_FRAME)
         else:
             self._answer(response, None)
@@ -276,7 +275,3 @@ async def served_by(plain: Route, runtime: Any, outer: RequestContext, request: 
 
 def _is_applied(plan: FaultPlan) -> bool:
     return isinstance(plan.action, Error) and plan.action.after
-
-
-def _has_no_answer(call: FaultCall) -> bool:
-    return call.values.get("acks") == NO_ACKS

@@ -142,7 +142,7 @@ def is_asked_for_all(request: Any, levels: Sequence[Level]) -> bool:
     return bool(levels) and any(getattr(request, name) is None for name in levels[0].asked)
 
 
-def put_in(response: Any, levels: Sequence[Level], unit: Unit, **fields: Any) -> Any:
+def put_in(response: Any, levels: Sequence[Level], unit: Unit) -> Any:
     """Answers a unit in the response, in the order of the request if that is done in this order; gives the new element.
     `levels` are those down to the one that has the error."""
     owner: Message = response
@@ -156,7 +156,7 @@ def put_in(response: Any, levels: Sequence[Level], unit: Unit, **fields: Any) ->
         is_last = depth == len(levels) - 1
         made = None if is_last else next((each for each in array if _has(each, known)), None)
         if made is None:
-            made = struct(**known, **(fields if is_last else {}))
+            made = struct(**known)
             array.insert(min(unit.path[depth], len(array)), made)
             setattr(owner, level.answered, array)
         owner = made

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ottla.testing.actions import ACTIONS, OPTIONS
+from ottla.testing.actions import ACTIONS, BARE, OPTIONS
 from ottla.testing.rule_values import RuleError, as_list, nearest
-from ottla.testing.rules import MATCH_FIELDS
+from ottla.testing.rules import MATCH_FIELDS, RULE_FIELDS
 
-_OF_RULE: Final = ("id", "times", "optional", "force")
-_BARE: Final = ("hold", "duplicate", "observe")
 _OPEN, _CLOSE = "[{", "]}"
 # An option that is the name of a field of the match or of an action too is written with `do.`.
 _OPTIONS: Final = {option for options in OPTIONS.values() for option in options}.difference(MATCH_FIELDS, ACTIONS)
@@ -26,21 +24,21 @@ def parse_line(text: str) -> dict[str, Any]:
     for part in _split(text, ","):
         name, equals, written = part.partition("=")
         name = name.strip()
-        if not equals and name not in _BARE:
+        if not equals and name not in BARE:
             raise RuleError(f"{part.strip()!r}: expected NAME=VALUE")
         value = _parse_value(written) if equals else True
         if name.startswith("do."):
             rule["do"][name.removeprefix("do.")] = value
         elif name.startswith("rewrite."):
             rule["do"].setdefault("rewrite", {})[name.removeprefix("rewrite.")] = value
-        elif name in _OF_RULE:
+        elif name in RULE_FIELDS:
             rule[name] = value
         elif name in MATCH_FIELDS:
             rule["match"][name] = value
         elif name in ACTIONS or name in _OPTIONS:
             rule["do"][name] = value
         else:
-            known = [*MATCH_FIELDS, *ACTIONS, *_OF_RULE]
+            known = [*MATCH_FIELDS, *ACTIONS, *RULE_FIELDS]
             raise RuleError(f"a rule has no {name!r}{nearest(name, known)}")
     return rule
 

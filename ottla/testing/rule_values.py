@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeGuard, cast
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -41,6 +41,18 @@ class ParsedMoment(NamedTuple):
     kind: Moment
     ms: int
     """A duration, or a wall time since 1970."""
+
+
+def is_whole_number(value: object) -> TypeGuard[int]:
+    """JSON's true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def parse_flag(name: str, value: object) -> bool:
+    """Raises RuleError."""
+    if not isinstance(value, bool):
+        raise RuleError(f"{name}: {value!r}, expected true or false")
+    return value
 
 
 def parse_moment(name: str, value: object) -> ParsedMoment:
@@ -77,7 +89,7 @@ def parse_patterns(name: str, value: object) -> Callable[[str], bool]:
 def parse_numbers(name: str, value: object) -> Callable[[int], bool]:
     """Whether a number is one of these. Raises RuleError."""
     given = as_list(value)
-    if not given or any(isinstance(each, bool) or not isinstance(each, int) for each in given):
+    if not given or not all(map(is_whole_number, given)):
         raise RuleError(f"{name}: {value!r}, expected a number or a list of numbers")
     return frozenset(given).__contains__
 
@@ -85,7 +97,7 @@ def parse_numbers(name: str, value: object) -> Callable[[int], bool]:
 def parse_versions(value: object) -> Callable[[int], bool]:
     """`4`, `">=4"`, `"0-3"`, or a list of such. Raises RuleError."""
     given = tuple(as_list(value))
-    if not given or any(isinstance(each, bool) or not isinstance(each, int | str) for each in given):
+    if not given or not all(isinstance(each, str) or is_whole_number(each) for each in given):
         raise RuleError(f"version: {value!r}, expected a number, '>=4', '0-3' or a list of these")
     return _versions(given)
 
@@ -132,7 +144,7 @@ def _version(text: int | str) -> Callable[[int], bool]:
 
 
 def _nth(whole: object, value: object) -> Callable[[int], bool]:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if is_whole_number(value) and value >= 1:
         return lambda count: count == value
     if isinstance(value, str):
         span, every = _RANGE.fullmatch(value), _EVERY.fullmatch(value)

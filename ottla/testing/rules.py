@@ -12,7 +12,7 @@ rule that could never hit is refused when it is made.
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
@@ -26,7 +26,9 @@ from ottla.testing.rule_values import (
     Moment,
     RuleError,
     as_list,
+    is_whole_number,
     nearest,
+    parse_flag,
     parse_moment,
     parse_nth,
     parse_numbers,
@@ -40,6 +42,8 @@ NUMBER_FIELDS: Final = ("connection", "node")
 REQUEST_NUMBERS: Final = ("partition", "acks")
 REQUEST_FIELDS: Final = (*REQUEST_TEXTS, *REQUEST_NUMBERS)
 CHANCE_FIELDS: Final = ("nth", "nth_of", "after", "until", "probability", "when")
+RULE_FIELDS: Final = ("id", "times", "optional", "force")
+"""Of a rule, beside `match` and `do`."""
 MATCH_FIELDS: Final = (
     "api", "version", "peer", *TEXT_FIELDS, *NUMBER_FIELDS, *REQUEST_FIELDS, *CHANCE_FIELDS
 )  # fmt: skip
@@ -90,14 +94,13 @@ class Rule:
     """The error is one that Kafka does not answer to these APIs."""
     apis: tuple[Api, ...]
     """Those whose requests it can hit."""
-    is_times_given: bool = field(default=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """As `parse_rule` takes it. Raises RuleError for what is Python only."""
         if "when" in self.match:
             raise RuleError("when: a function is Python only")
         written: dict[str, Any] = {"id": self.id, "match": dict(self.match), "do": self.do.to_json()}
-        if self.is_times_given:
+        if self.times != _default_times(self.do):
             written["times"] = UNLIMITED if self.times is None else self.times
         return written | {name: True for name in ("optional", "force") if getattr(self, name)}
 
@@ -112,8 +115,7 @@ class Rule:
 
     def named_units(self, api: Api) -> frozenset[str]:
         """The fields of the match that choose among the units of a request."""
-        inner = {"partition"} if has_inner_partitions(api) else set[str]()
-        return frozenset(self.match) & (unit_fields(api) | inner)
+        return _named_units(self.match, api)
 
 
 def parse_rule(given: Mapping[str, Any], *, new_id: Callable[[], str], known_ids: Iterable[str] = ()) -> Rule:
@@ -121,29 +123,27 @@ def parse_rule(given: Mapping[str, Any], *, new_id: Callable[[], str], known_ids
     Raises RuleError."""
     described = {str(name): value for name, value in given.items()}
     for name in described:
-        if name not in ("id", "match", "do", "times", "optional", "force"):
+        if name not in ("match", "do", *RULE_FIELDS):
             hint = f"; it belongs into match: {{{name}: …}}" if name in MATCH_FIELDS else ""
-            raise RuleError(f"a rule has no {name!r}" + (hint or nearest(name, ("id", "match", "do", "times"))))
+            raise RuleError(f"a rule has no {name!r}" + (hint or nearest(name, ("match", "do", *RULE_FIELDS))))
     if "do" not in described:
         raise RuleError("a rule needs do: what happens to the requests that match")
     match, action = described.get("match", {}), parse_action(described["do"])
     if not isinstance(match, Mapping):
         raise RuleError(f"match: {match!r}, expected an object")
     checked = _checked_match(dict(cast("Iterable[tuple[Any, Any]]", match.items())), set(known_ids))
-    force = _flag(described, "force")
+    force = parse_flag("force", described.get("force", False))
     apis = _apis(checked, action, force=force)
     if isinstance(action, Rewrite):
         _check_rewrite(action, apis)
-    given_times = described.get("times")
     return Rule(
         id=_identifier(described, new_id),
         match=checked,
         do=action,
-        times=_times(given_times, action),
-        optional=_flag(described, "optional"),
+        times=_times(described.get("times"), action),
+        optional=parse_flag("optional", described.get("optional", False)),
         force=force,
         apis=apis,
-        is_times_given=given_times is not None,
     )
 
 
@@ -247,10 +247,16 @@ def _apis(match: Mapping[str, Any], action: Action, *, force: bool) -> tuple[Api
 
 
 def _acts(match: Mapping[str, Any], action: Action, api: Api, version: int) -> bool:
-    named = frozenset(match) & (unit_fields(api) | ({"partition"} if has_inner_partitions(api) else set[str]()))
-    if isinstance(action, Drop) and action.what == "response" and match.get("acks") in (0, [0]):
-        return False
-    return _can_act(action, named, api, version)
+    return not _drops_no_response(action, match) and _can_act(action, _named_units(match, api), api, version)
+
+
+def _named_units(match: Mapping[str, Any], api: Api) -> frozenset[str]:
+    fields = unit_fields(api)
+    return frozenset(match) & (fields | {"partition"} if has_inner_partitions(api) else fields)
+
+
+def _drops_no_response(action: Action, match: Mapping[str, Any]) -> bool:
+    return isinstance(action, Drop) and action.what == "response" and match.get("acks") in (0, [0])
 
 
 def _can_act(action: Action, named: frozenset[str], api: Api, version: int) -> bool:
@@ -271,7 +277,7 @@ def _can_act(action: Action, named: frozenset[str], api: Api, version: int) -> b
 
 
 def _why_not(action: Action, apis: list[Api], match: Mapping[str, Any]) -> str:
-    if isinstance(action, Drop) and match.get("acks") in (0, [0]):
+    if _drops_no_response(action, match):
         return "drop: a produce request with acks=0 has no response; disconnect it instead"
     if {api.name for api in apis} <= _LOGIN_APIS:
         return f"{_names(apis)}: only error, drop: request and observe; a login cannot be held up here"
@@ -285,7 +291,7 @@ def _named_apis(given: Any) -> list[Api]:
     for each in as_list(given):
         if each in FAMILIES:
             found += [_NAMED[name] for name in FAMILIES[each]]
-        elif isinstance(each, int) and not isinstance(each, bool):
+        elif is_whole_number(each):
             if each not in APIS:
                 raise RuleError(f"api: {each} is not served")
             found.append(APIS[each])
@@ -317,19 +323,16 @@ def _identifier(described: Mapping[str, Any], new_id: Callable[[], str]) -> str:
 
 def _times(given: object, action: Action) -> int | None:
     if given is None:
-        return 1 if action.is_terminal else None
+        return _default_times(action)
     if given == UNLIMITED:
         return None
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+    if not is_whole_number(given) or given < 1:
         raise RuleError(f"times: {given!r}, expected a number of requests from 1 on, or {UNLIMITED!r}")
     return given
 
 
-def _flag(described: Mapping[str, Any], name: str) -> bool:
-    value = described.get(name, False)
-    if not isinstance(value, bool):
-        raise RuleError(f"{name}: {value!r}, expected true or false")
-    return value
+def _default_times(action: Action) -> int | None:
+    return 1 if action.is_terminal else None
 
 
 def _check_rewrite(action: Rewrite, apis: tuple[Api, ...]) -> None:
@@ -376,6 +379,5 @@ def _fits(field: Field, value: object) -> bool:
         return isinstance(value, str) or (value is None and bool(field.nullable.last >= field.nullable.first))
     if field.type_name in _INT_BITS:
         bits = _INT_BITS[field.type_name]
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        return is_number and -(1 << (bits - 1)) <= cast("int", value) < 1 << (bits - 1)
+        return is_whole_number(value) and -(1 << (bits - 1)) <= value < 1 << (bits - 1)
     return False
