@@ -104,7 +104,7 @@ class FaultyRequest:
             if self._plan.errors or self._plan.top is not None:
                 self._close_without_answer()
             else:
-                self._context.complete(None, NO_FRAME)
+                self._after(self._plan.after_ms, partial(self._send, NO_FRAME))
             return
         if self._call.has_no_response:
             self._close_without_answer()

@@ -207,6 +207,17 @@ async def test_error_of_acks_0_closes_the_connection() -> None:
         assert await world.values() == []
 
 
+async def test_disconnect_after_acks_0_leaves_the_record() -> None:
+    async with faulty_broker() as world:
+        client = await world.client()
+        world.faults.fault(api="Produce", do=Disconnect("after"))
+
+        client.send(produce(b"a", acks=0), PRODUCE_VERSION)
+
+        assert await client.is_closed_by_broker()
+        assert await world.values() == [b"a"]
+
+
 async def test_dropping_the_response_of_acks_0_is_no_hit() -> None:
     async with faulty_broker() as world:
         client = await world.client()
