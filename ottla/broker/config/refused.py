@@ -4,7 +4,7 @@ Kafka. The latter are accepted, and one warning lists them. Of a KRaft node's li
 well.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_security import own_part
@@ -20,6 +20,10 @@ _INTER_BROKER = "brokers of other versions are not served"
 _NO_PLUGINS = "Java classes cannot be loaded"
 _NO_TIERED_STORAGE = "tiered storage is not supported"
 _QUOTAS_ELSEWHERE = "quotas are set while brokers run, by AlterClientQuotas, as `ottla quotas` and kafka-configs do"
+_NO_THRESHOLD = "the controller moves every leadership back to its preferred replica, without a threshold"
+_NO_COORDINATOR_SETTINGS = "the group coordinator has no threads, protocols or linger time to configure"
+_NO_REPORTERS = "metrics reporters are not supported"
+_NO_TELEMETRY = "client telemetry is not supported"
 _NO_OLD_FORMATS = "only the record format of Kafka 0.11 and later (magic 2) is supported"
 
 _REASONS = {
@@ -59,9 +63,9 @@ _REASON_OF_PREFIX = {
     "metadata.": _NO_KRAFT,
     "zookeeper.": _NO_KRAFT,
     "inter.broker.protocol.": _INTER_BROKER,
-    "leader.imbalance.per.": "the controller moves every leadership back to its preferred replica, without a threshold",
+    "leader.imbalance.per.": _NO_THRESHOLD,
     "group.consumer.": _NO_CONSUMER_PROTOCOL,
-    "group.coordinator.": "the group coordinator has no threads, protocols or linger time to configure",
+    "group.coordinator.": _NO_COORDINATOR_SETTINGS,
     "group.share.": _NO_CONSUMER_PROTOCOL,
     "group.streams.": _NO_CONSUMER_PROTOCOL,
     "share.": _NO_CONSUMER_PROTOCOL,
@@ -71,11 +75,25 @@ _REASON_OF_PREFIX = {
     "quota.producer.": _QUOTAS_ELSEWHERE,
     "quota.consumer.": _QUOTAS_ELSEWHERE,
     "client.quota.": _NO_PLUGINS,
-    "metric.": "metrics reporters are not supported",
-    "metrics.": "metrics reporters are not supported",
-    "kafka.metrics.": "metrics reporters are not supported",
-    "telemetry.": "client telemetry is not supported",
+    "metric.": _NO_REPORTERS,
+    "metrics.": _NO_REPORTERS,
+    "kafka.metrics.": _NO_REPORTERS,
+    "telemetry.": _NO_TELEMETRY,
 }
+
+# What these are about is Kafka's own make, and how it is watched.
+_NOT_MISSED = frozenset(
+    {
+        _NO_KRAFT,
+        _NO_CONSUMER_PROTOCOL,
+        _INTER_BROKER,
+        _NO_THRESHOLD,
+        _NO_COORDINATOR_SETTINGS,
+        _NO_REPORTERS,
+        _NO_TELEMETRY,
+        _NO_OLD_FORMATS,
+    }
+)
 
 _IDLE = {
     "background.threads",
@@ -129,6 +147,11 @@ def refusal_of(name: str) -> str | None:
     )
 
 
+def is_not_missed(name: str) -> bool:
+    """Whether it is refused, and yet a user who brings it from Kafka would miss nothing."""
+    return refusal_of(name) in _NOT_MISSED
+
+
 def is_idle(name: str) -> bool:
     """Whether it is accepted without an effect."""
     return name in _IDLE or (name.startswith(_IDLE_PREFIXES) and not name.startswith(_NOT_IDLE_PREFIX))
@@ -143,16 +166,23 @@ def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], 
     """The properties that have an effect, and the names of the others."""
     idle = tuple(filter(is_idle, static))
     kept = {name: text for name, text in static.items() if name not in idle}
-    controllers = {name.strip() for name in static.get(_CONTROLLER_LISTENERS, "").split(",") if name.strip()}
-    if controllers:
-        for name in _LISTENERS:
-            if name in kept:
-                kept[name] = ",".join(_others(kept[name], controllers, "://"))
-    return kept, idle
+    return kept | listeners_of_broker(static), idle
 
 
-def _others(text: str, names: set[str], separator: str) -> Iterator[str]:
-    return (part.strip() for part in text.split(",") if part.strip().partition(separator)[0] not in names)
+def listeners_of_broker(static: Mapping[str, str]) -> dict[str, str]:
+    """The properties with lists of listeners, those of a controller left out."""
+    controllers = {name.strip().upper() for name in static.get(_CONTROLLER_LISTENERS, "").split(",") if name.strip()}
+    given = {name: static[name] for name in _LISTENERS if name in static}
+    if not controllers:
+        return given
+    return {
+        name: ",".join(each for part in text.split(",") if _listener_name(each := part.strip()) not in controllers)
+        for name, text in given.items()
+    }
+
+
+def _listener_name(address: str) -> str:
+    return address.partition("://")[0].upper()
 
 
 def idle_properties() -> list[str]:

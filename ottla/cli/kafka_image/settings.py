@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.options import ConfigError
-from ottla.broker.config.refused import is_idle, refusal_of
+from ottla.broker.config.refused import is_idle, is_not_missed, listeners_of_broker, refusal_of
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.config.server_security import listener_property, own_part
 from ottla.cli.kafka_image.environment import (
@@ -38,29 +38,14 @@ NODE_IDS = ("node.id", "broker.id")
 LOG_DIRECTORIES = ("log.dirs", "log.dir")
 _LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 _OTHER_VENDOR = "cfg."
-# Names of which `ottla serve` refuses those that `refusal_of` knows.
+# Of other programs in those images, and of their scripts.
 _WITHOUT_EFFECT = (
     "auto.include.jmx.reporter",
     "confluent.",
-    "group.consumer.",
-    "group.coordinator.",
-    "group.share.",
-    "group.streams.",
-    "inter.broker.protocol.version",
     "jmx.port",
-    "kafka.metrics.",
-    "leader.imbalance.",
-    "log.message.downconversion.enable",
-    "log.message.format.version",
-    "metadata.",
-    "metric.",
-    "metrics.",
     "rest.",
-    "share.",
     "ssl.keystore.credentials",
     "ssl.truststore.credentials",
-    "telemetry.",
-    "zookeeper.",
 )
 # What a cluster of several asks for.
 _SEVERAL = "a cluster of several brokers keeps its metadata in etcd here: compose.yaml of Ottla has one"
@@ -111,7 +96,7 @@ def image_settings(environment: Mapping[str, str], mounted: str = "") -> ImageSe
         applied[KEY_PASSWORD] = key_password(given[KEY_CREDENTIALS])
     first, *further = [each.strip() for each in directories.split(",")]
     return ImageSettings(
-        _with_listeners(applied, _controllers(given)),
+        _with_listeners(applied | listeners_of_broker(given)),
         Path(first) if first else None,
         node_id,
         environment.get(CLUSTER_ID, "").strip() or None,
@@ -173,25 +158,18 @@ def _java_store(name: str, value: str) -> str | None:
 
 def _has_no_effect(name: str, value: str) -> bool:
     """What is refused when somebody asks for it may still be declined."""
-    if is_idle(name) or name.startswith(_WITHOUT_EFFECT):
+    if is_idle(name) or is_not_missed(name) or name.startswith(_WITHOUT_EFFECT):
         return True
     return refusal_of(name) is not None and value.strip().lower() in ("", "false")
 
 
-def _controllers(given: Mapping[str, str]) -> set[str]:
-    return {name.strip().upper() for name in given.get("controller.listener.names", "").split(",") if name.strip()}
-
-
-def _with_listeners(applied: dict[str, str], controllers: set[str]) -> dict[str, str]:
-    """Listeners of a controller are not bound. Commas may stand behind the last of a list. Where nothing says on what
-    to listen, it is what is advertised, on all interfaces."""
+def _with_listeners(applied: dict[str, str]) -> dict[str, str]:
+    """Commas may stand behind the last of a list. Where nothing says on what to listen, it is what is advertised, on
+    all interfaces."""
     for name in _LISTS:
         if name in applied:
-            parts = [part.strip() for part in applied[name].split(",") if part.strip()]
-            is_map = name == _LISTS[-1]
-            kept = [part for part in parts if is_map or part.partition("://")[0].upper() not in controllers]
-            applied[name] = ",".join(kept)
-            if not kept:
+            applied[name] = ",".join(part.strip() for part in applied[name].split(",") if part.strip())
+            if not applied[name]:
                 del applied[name]
     if "listeners" not in applied:
         advertised = applied.get("advertised.listeners")
