@@ -173,17 +173,26 @@ def _alter_user(name: str, added: Mapping[str, str], removed: Sequence[str], whe
         raise ToolError(f"kafka-configs does not alter {unknown} of users here: `ottla quotas` alters quotas")
     for mechanism, text in added.items():
         fields = assignments("kafka-configs", [text])
-        readable, writable = os.pipe()
-        os.write(writable, fields.get("password", "").encode())
-        os.close(writable)
         iterations = ("--iterations", fields["iterations"]) if "iterations" in fields else ()
-        password = ("--replace", "--new-password-file", f"/dev/fd/{readable}")
-        said = f"Completed updating config for user {name}."
-        say_of_ottla(said, "users", "create", name, "--mechanism", mechanism, *iterations, *password, *where)
-        os.close(readable)
+        options = ("--mechanism", mechanism, *iterations, "--replace", *where)
+        status = _create_user(name, fields.get("password", ""), options)
+        if status != 0:
+            return status
     for mechanism in removed:
-        run_ottla("users", "delete", name, "--yes", "--mechanism", mechanism, *where)
+        status = run_ottla("users", "delete", name, "--yes", "--mechanism", mechanism, *where)
+        if status != 0:
+            return status
     return 0
+
+
+def _create_user(name: str, password: str, options: Sequence[str]) -> int:
+    """The password goes by a pipe: in the arguments of a command it would stand in its messages."""
+    readable, writable = os.pipe()
+    with os.fdopen(readable, "rb"):
+        with os.fdopen(writable, "wb") as writing:
+            writing.write(password.encode())
+        said = f"Completed updating config for user {name}."
+        return say_of_ottla(said, "users", "create", name, "--new-password-file", f"/dev/fd/{readable}", *options)
 
 
 def api_versions(arguments: Sequence[str]) -> int:

@@ -149,6 +149,7 @@ def test_what_stands_in_health_checks_answers(shell: Shell, capsys: pytest.Captu
         ("kafka-console-consumer --topic t --timeout-ms x", "--timeout-ms x is no number of milliseconds"),
         ("kafka-configs --describe --entity-type ips", "kafka-configs has no ips here, only topics, brokers and users"),
         ("kafka-configs --alter --user a --add-config producer_byte_rate=1", "`ottla quotas` alters quotas"),
+        ("kafka-configs --alter --user a --add-config SCRAM-SHA-256=[iterations=4096]", "the password is empty"),
         ("kafka-configs --alter --entity-type brokers --entity-name 0 --add-config advertised.listeners=[A://b:1]",
          "advertised.listeners cannot be changed while the broker runs"),
         ("kafka-consumer-groups --describe", "kafka-consumer-groups needs --group"),
