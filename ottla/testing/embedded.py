@@ -26,7 +26,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.runtime import StartError
 from ottla.broker.server.dispatch import Guarded, PartOf
-from ottla.testing.faulty_dispatcher import FaultyDispatcher
+from ottla.testing.faulty_dispatcher import FaultyDispatcher, NotedBy
 from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, shows_options
 
 if TYPE_CHECKING:
@@ -53,9 +53,10 @@ class NotRunningError(Exception):
 class FaultHost:
     """The rules of one broker, or of all brokers of a cluster, and the dispatchers that they are in force at."""
 
-    def __init__(self, seed: int) -> None:
-        """`seed`: see `Faults`."""
+    def __init__(self, seed: int, noted_by: NotedBy | None = None) -> None:
+        """`seed`: see `Faults`. `noted_by`: of all routes, also those without rules."""
         self._seed = seed
+        self._noted_by = noted_by
         self._faults: Faults | None = None
         # By node id, of the brokers that have been started last.
         self._dispatchers: dict[int, FaultyDispatcher] = {}
@@ -77,7 +78,7 @@ class FaultHost:
 
     def new_dispatcher(self, part: PartOf, guarded: Guarded | None) -> FaultyDispatcher:
         """For a broker of this host that starts."""
-        dispatcher = FaultyDispatcher(part, guarded)
+        dispatcher = FaultyDispatcher(part, guarded, self._noted_by)
         self._dispatchers[dispatcher.node_id] = dispatcher
         if self._faults is not None:
             self._faults.apply()

@@ -1,10 +1,13 @@
-"""Routes whose requests fault rules look at first. Without rules for an API its routes are the plain ones.
+"""Routes whose requests fault rules look at first, and those of which something notes requests and answers, as clients
+send and get them. Without rules for an API and without notes its routes are the plain ones.
+
+    connection ── NotingRoute ── FaultyRoute ── Route
 
 Connections keep a reference to the dictionary of routes, so a change of rules changes that dictionary in place.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.server.dispatch import Dispatcher, Guarded, PartOf, Route
@@ -14,12 +17,17 @@ if TYPE_CHECKING:
     from ottla.testing.fault_state import FaultState
 
 
+NotedBy = Callable[[Route], Route]
+"""What stands in place of a route and notes what comes and goes by it, whatever fault rules do."""
+
+
 class FaultyDispatcher(Dispatcher):
     """Without rules it is like any other, and nothing of the rules is imported."""
 
-    def __init__(self, part: PartOf, guarded: Guarded | None = None) -> None:
+    def __init__(self, part: PartOf, guarded: Guarded | None = None, noted_by: NotedBy | None = None) -> None:
         """On the loop of its broker."""
         super().__init__(part, guarded)
+        self._noted_by = noted_by
         self.loop = asyncio.get_running_loop()
         self._parts: FaultParts | None = None
         self._states: list[FaultState] = []
@@ -47,23 +55,21 @@ class FaultyDispatcher(Dispatcher):
 
     def in_place_of(self, route: Route) -> Route:
         states = [state for state in self._states if state.rule.may_hit(route.api, route.version)]
-        return FaultyRoute(route, self.parts, states) if states else route
+        served = FaultyRoute(route, self.parts, states) if states else route
+        return served if self._noted_by is None else self._noted_by(served)
 
 
-class FaultyRoute(Route):
-    """In place of a plain route while rules may hit its requests. But for `handle` it is the plain one, as that is at
-    the moment: quotas change routes too."""
+class StandInRoute(Route):
+    """In place of a route. But for what a subclass sets it is that route, as that is at the moment: quotas change
+    routes too."""
 
-    __slots__ = ("_parts", "_plain", "_states")
+    __slots__ = ("_plain",)
 
-    def __init__(self, plain: Route, parts: "FaultParts", states: "list[FaultState]") -> None:
+    def __init__(self, plain: Route) -> None:
         self._plain = plain
-        self._parts = parts
-        self._states = states
         # Plain requests look these up often.
         self.api = plain.api
         self.version = plain.version
-        self.handle = self._serve
 
     def __getattr__(self, name: str) -> Any:
         # Slots of the base that are not filled here.
@@ -84,6 +90,18 @@ class FaultyRoute(Route):
     @response_bytes.setter
     def response_bytes(self, size: int) -> None:
         self._plain.response_bytes = size
+
+
+class FaultyRoute(StandInRoute):
+    """While rules may hit its requests."""
+
+    __slots__ = ("_parts", "_states")
+
+    def __init__(self, plain: Route, parts: "FaultParts", states: "list[FaultState]") -> None:
+        super().__init__(plain)
+        self._parts = parts
+        self._states = states
+        self.handle = self._serve
 
     def _serve(self, context: Any, request: Any) -> Any:
         from ottla.testing.faulty_requests import serve

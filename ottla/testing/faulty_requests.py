@@ -56,6 +56,9 @@ class FaultyRequest:
 
     def start(self) -> None:
         action = self._plan.action
+        if isinstance(action, Drop | Disconnect):
+            # What notes answers has none to note: the client gets none.
+            self._context.route = self._plain
         if isinstance(action, Disconnect) and action.when == "before" and not self._plan.before_ms:
             self._end_connection(action)
             return
@@ -114,7 +117,7 @@ class FaultyRequest:
     def _answer(self, response: Any, frame: Any) -> None:
         """Sends the response when its time has come; `frame` has it where it is built."""
         if frame is None:
-            frame = self._plain.build_frame(response, self._context.correlation_id)
+            frame = self._context.route.build_frame(response, self._context.correlation_id)
         data = frame if isinstance(frame, bytes) else b"".join(frame)
         self._after(self._plan.after_ms, partial(self._send, self._response.corrupted(data)))
 

@@ -6,10 +6,8 @@ node id: what looks at brokers is attached to each again.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from io import TextIOBase
 from pathlib import Path
-from random import Random
 from typing import TextIO, cast
 
 from ottla.broker.assembly import Parts
@@ -51,9 +49,7 @@ class HostedBrokers:
         settings: Mapping[str, object],
         brokers: int,
         attach: Callable[[Parts], None],
-        rng: Random | None = None,
-        *,
-        fault_seed: int = 0,
+        fault_host: FaultHost,
     ) -> None:
         """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
         options = ParsedOptions({"settings": settings})
@@ -62,11 +58,9 @@ class HostedBrokers:
         self.log_lines = LogLines()
         self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
         self._attach = attach
-        self.fault_host = FaultHost(fault_seed)
-        self._rng = rng
+        self.fault_host = fault_host
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
-        self.started_at = datetime.now(UTC)
 
     async def start(self, data_dir: Path) -> None:
         """Raises StartError."""
@@ -77,7 +71,6 @@ class HostedBrokers:
                 host=LOOPBACK,
                 port=0,
                 log=self._log,
-                rng=self._rng,
                 new_dispatcher=self.fault_host.new_dispatcher,
             )
             await one.start()

@@ -11,6 +11,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.testing.conditions import Sources, coordinators_loaded
+from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.profile import profile_settings
@@ -50,13 +51,12 @@ class Testbed:
         waits, in seconds. `fault_seed`: of what fault rules leave to chance. Raises ConfigError."""
         if deadline <= 0:
             raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
-        self.profile = profile
         self.deadline_s = deadline
         self.wire = WireRing()
         self.histories = GroupHistories()
         self.waits = Waits()
         merged = {**profile_settings(profile), **(settings or {})}
-        self.hosted = HostedBrokers(merged, brokers, self._attach, fault_seed=fault_seed)
+        self.hosted = HostedBrokers(merged, brokers, self._attach, FaultHost(fault_seed, self.wire.noting))
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
@@ -114,8 +114,6 @@ class Testbed:
     def loop(self) -> BrokerLoop:
         """Raises NotRunningError."""
         if self._loop is None:
-            from ottla.testing.embedded import NotRunningError
-
             raise NotRunningError("the broker is not open")
         return self._loop
 
@@ -155,11 +153,6 @@ class Testbed:
     # Inside.
 
     def _attach(self, parts: Parts) -> None:
-        dispatcher = parts.server.dispatcher
-        # Brokers of a cluster have asked each other before.
-        for route in dispatcher.routes.values():
-            self.wire.tap(route)
-        dispatcher.taps.append(self.wire.tap)
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
         self.waits.attach(parts)
         self.world.attach(parts)

@@ -1,13 +1,13 @@
 """The last requests of clients and what they were answered, and what is known of each connection from them.
 
-A tap wraps the functions of every route of a broker: it notes who asked for what when the handler is called, and the
-error when the answer is known. A request that is parked gets a route of its own, so that its answer is found again.
-Of answers to Fetch it notes how far consumers were given each partition. Keys, values and secrets are never kept.
+A route that notes stands in place of every route of a broker, before what fault rules do: it notes who asked for what,
+and the error of the answer that the client gets. Each request has an `AnsweringRoute` of its own, so that its answer is
+found again where it is parked. Of answers to Fetch it notes how far consumers were given each partition. Keys, values
+and secrets are never kept.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
@@ -18,6 +18,7 @@ from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import iterate_batches
+from ottla.testing.faulty_dispatcher import StandInRoute
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
@@ -32,7 +33,6 @@ class ConnectionNotes:
     opened_in: str
     client_id: str | None = None
     groups: dict[str, None] = field(default_factory=dict[str, None])
-    members: dict[str, None] = field(default_factory=dict[str, None])
     apis: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
 
     @property
@@ -104,9 +104,9 @@ class WireRing:
         self.test = ""
         """The test that is running."""
 
-    def tap(self, route: Route) -> None:
-        """For `Dispatcher.taps`."""
-        route.handle = partial(self._handle, route, route.handle)
+    def noting(self, route: Route) -> Route:
+        """What stands in place of a route of a broker."""
+        return NotingRoute(self, route)
 
     def since(self, count: int) -> list[WireEvent]:
         """Those that followed the first `count`, as far as they are kept."""
@@ -126,20 +126,27 @@ class WireRing:
             if event.member_id == member_id and event.error == error:
                 yield event
 
-    def _handle(self, route: Route, handle: Callable[[Any, Any], Any], context: RequestContext, request: Any) -> Any:
+    def handle(self, route: Route, context: RequestContext, request: Any) -> Any:
+        """Calls the handler of a route, with notes of the request and its answer."""
         event = self._begin(context, request)
+        context.route = AnsweringRoute(self, route, event)
         try:
-            response = handle(context, request)
+            response = route.handle(context, request)
         except KafkaError as error:
             _end(event, int(error.code))
             raise
         if response is not None:
-            self._end(event, response)
-        elif context.is_parked and context.frame is None:
-            context.route = self._answering(route, event)
-        else:
+            self.end(event, response)
+        elif not context.is_parked and not context.connection.is_closed:
+            # Produce with acks=0.
             _end(event, 0)
         return response
+
+    def end(self, event: WireEvent, response: Any) -> None:
+        """The client gets this answer."""
+        _end(event, error_in(response))
+        if event.api == FETCH and not event.connection.is_of_broker:
+            self.deliveries.note(response)
 
     def _begin(self, context: RequestContext, request: Any) -> WireEvent:
         api = context.route.api.name
@@ -151,29 +158,10 @@ class WireRing:
         group_id, member_id = getattr(request, "group_id", None), getattr(request, "member_id", "") or ""
         if group_id:
             notes.groups[group_id] = None
-        if member_id:
-            notes.members[member_id] = None
         event = WireEvent(monotonic_ns(), notes, api, context.api_version, brief(request), member_id)
         self._events.append(event)
         self.count += 1
         return event
-
-    def _answering(self, route: Route, event: WireEvent) -> Route:
-        """The route of a request that is parked, which notes its answer."""
-        own = copy(route)
-        build, in_slices = route.build_frame, route.build_in_slices
-        own.build_frame = partial(self._build, build, event)
-        own.build_in_slices = None if in_slices is None else partial(self._build, in_slices, event)
-        return own
-
-    def _build(self, build: Callable[[Any, int], Any], event: WireEvent, response: Any, correlation_id: int) -> Any:
-        self._end(event, response)
-        return build(response, correlation_id)
-
-    def _end(self, event: WireEvent, response: Any) -> None:
-        _end(event, error_in(response))
-        if event.api == FETCH and not event.connection.is_of_broker:
-            self.deliveries.note(response)
 
     def _new_notes(self, context: RequestContext) -> ConnectionNotes:
         client_id = context.client_id
@@ -181,6 +169,34 @@ class WireRing:
         self._notes = {each: notes for each, notes in self._notes.items() if not each.is_closed}
         self._numbers[short] += 1
         return ConnectionNotes(f"{short}#{self._numbers[short]}", self.test, client_id)
+
+
+class NotingRoute(StandInRoute):
+    """In place of a route, faulty or not, whose requests are noted."""
+
+    __slots__ = ()
+
+    def __init__(self, ring: WireRing, served: Route) -> None:
+        super().__init__(served)
+        self.handle = partial(ring.handle, served)
+
+
+class AnsweringRoute(StandInRoute):
+    """The route of one request, which notes the answer when its frame is built."""
+
+    __slots__ = ("_event", "_ring")
+
+    def __init__(self, ring: WireRing, served: Route, event: WireEvent) -> None:
+        super().__init__(served)
+        self._ring = ring
+        self._event = event
+        self.build_frame = partial(self._noted, served.build_frame)
+        in_slices = served.build_in_slices
+        self.build_in_slices = None if in_slices is None else partial(self._noted, in_slices)
+
+    def _noted(self, build: Callable[[Any, int], Any], response: Any, correlation_id: int) -> Any:
+        self._ring.end(self._event, response)
+        return build(response, correlation_id)
 
 
 def _end(event: WireEvent, error: int) -> None:

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 
 from ottla.protocol.errors import ErrorCode
+from ottla.testing import DeadlineExceeded
 from ottla.testing.handle import Kafka
 from ottla.testing.scripts import broker
+from ottla.testing.testbed import Testbed
+from tests.kit.members import consumer, polled, send
 
 pytest_plugins = ("pytester",)
 
@@ -138,3 +141,58 @@ def test_rules_stay_when_a_broker_of_a_cluster_starts_again() -> None:
         rule = kafka.fault(api="Produce", do={"error": ErrorCode.NOT_ENOUGH_REPLICAS.name}, times=10)
         kafka.restart(1)
         assert rule in kafka.faults
+
+
+def answers_to(bed: Testbed, api: str) -> list[int | None]:
+    """What clients were answered, the oldest first; None for no answer."""
+    return [event.error for event in bed.wire.since(0) if event.api == api]
+
+
+@pytest.mark.parametrize("delay", [[], [{"delay": 5}]], ids=["at once", "later"])
+@pytest.mark.parametrize("after", [False, True])
+def test_answers_that_rules_put_in_are_on_the_wire(
+    bed: Testbed, handle: Kafka, delay: list[dict[str, int]], after: bool
+) -> None:
+    """TK 17.1: as the client is given them, and not as they would have been without rules."""
+    handle.create_topic("orders", partitions=1)
+    before = len(answers_to(bed, "Produce"))
+    for do in delay:
+        handle.fault(api="Produce", do=do)
+    handle.fault(api="Produce", do={"error": "NOT_ENOUGH_REPLICAS", "after": after})
+
+    send(handle, "orders", b"book")
+
+    assert answers_to(bed, "Produce")[before:] == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("do", [{"drop": "response"}, {"drop": "request"}, {"disconnect": "before"}], ids=str)
+def test_requests_without_answer_are_on_the_wire(bed: Testbed, handle: Kafka, do: dict[str, str]) -> None:
+    handle.create_topic("orders", partitions=1)
+    before = len(answers_to(bed, "Produce"))
+    handle.fault(api="Produce", do=do)
+
+    send(handle, "orders", b"book", **{"socket.timeout.ms": 500})
+
+    assert answers_to(bed, "Produce")[before:] == [None, ErrorCode.NONE]
+
+
+def test_records_of_a_delayed_answer_count_as_consumed(handle: Kafka) -> None:
+    """A fetch that waits for records, and whose answer a rule holds up."""
+    handle.create_topic("orders", partitions=1)
+    handle.fault(api="Fetch", do={"delay": 5}, times=1000)
+    with consumer(handle, "shop", "orders", **{"fetch.wait.max.ms": 5000}) as shop:
+        while not any("Fetch" in each.apis and each.in_flight for each in handle.connections):
+            shop.poll(0.05)
+        handle.produce("orders", [b"book"])
+        assert polled(shop, 1) == [b"book"]
+        handle.wait_until_consumed("orders")
+
+
+def test_records_of_a_lost_answer_do_not_count_as_consumed(handle: Kafka) -> None:
+    handle.produce("orders", [b"book"])
+    rule = handle.fault(api="Fetch", do={"drop": "response"}, times=1000)
+    with consumer(handle, "shop", "orders") as shop:
+        while not rule.hits:
+            shop.poll(0.05)
+        with pytest.raises(DeadlineExceeded):
+            handle.wait_until_consumed("orders", within=0.1)

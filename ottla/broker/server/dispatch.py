@@ -180,9 +180,6 @@ class Dispatcher:
         """The same routes, but for those that something stands in place of."""
         self.on_route: Callable[[Route], None] | None = None
         """Called with each route that is made from now on."""
-        self.taps: list[Callable[[Route], None]] = []
-        """Called with each route that is made from now on, last: what looks at requests and answers from outside of the
-        broker wraps the route's functions. Without any, routes are the plain ones."""
         self._part = part
         self._guarded = guarded
 
@@ -204,8 +201,6 @@ class Dispatcher:
         route = self.made[api_and_version] = Route(api, version, handle, in_slices=is_coroutine)
         if self.on_route is not None:
             self.on_route(route)
-        for tap in self.taps:
-            tap(route)
         served = self.routes[api_and_version] = self.in_place_of(route)
         return served
 
