@@ -12,8 +12,6 @@ And a cluster of several, of which one can be killed:
 Without arguments: free ports of 127.0.0.1, and a temporary directory that is removed at the end.
 """
 
-import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Coroutine
 from pathlib import Path
@@ -28,6 +26,7 @@ from ottla.broker.runtime import StartError
 from ottla.broker.server.dispatch import Guarded, PartOf
 from ottla.testing.faulty_dispatcher import FaultyDispatcher, NotedBy
 from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, shows_options
+from ottla.testing.worker import BrokerLoop, NotRunningError
 
 if TYPE_CHECKING:
     from ottla.testing.faults import Faults
@@ -44,10 +43,6 @@ __all__ = [
 
 FREE_PORT = ("127.0.0.1", 0)
 Result = TypeVar("Result")
-
-
-class NotRunningError(Exception):
-    """Something was asked of a broker or a cluster that does not run: one plain sentence."""
 
 
 class FaultHost:
@@ -233,21 +228,17 @@ class EmbeddedCluster(_Embedded):
 
     async def kill(self, node_id: int | None) -> None:
         """Ends a broker as `kill -9` does. Raises NotRunningError."""
-        await self._opened().kill_broker(self._checked(node_id, self.node_ids, "runs"))
+        await kill_broker(self._opened(), node_id)
 
     async def shut_down(self, node_id: int | None) -> None:
         """Stops a broker; it hands over what it leads first. Raises NotRunningError."""
-        await self._opened().stop_broker(self._checked(node_id, self.node_ids, "runs"))
+        await shut_down_broker(self._opened(), node_id)
 
     async def restart(self, node_id: int | None) -> None:
         """Starts a broker again on its port and with its data, after it was killed or shut down; one that runs is shut
         down before. Returns when it is active; it may still be catching up. Raises StartError, and NotRunningError for
         a broker that is none of the cluster's."""
-        cluster = self._opened()
-        checked = self._checked(node_id, cluster.node_ids, "is part of the cluster")
-        if checked in cluster.brokers:
-            await cluster.stop_broker(checked)
-        await cluster.start_broker(checked)
+        await restart_broker(self._opened(), node_id)
 
     async def _open(self, data_dir: Path) -> None:
         options = self._options
@@ -280,11 +271,30 @@ class EmbeddedCluster(_Embedded):
             raise NotRunningError("the cluster is not open: enter its context or call start()")
         return self._core
 
-    def _checked(self, node_id: int | None, known: Collection[int], what: str) -> int:
-        if node_id is not None and node_id in known:
-            return node_id
-        hint = "; leader_of() gives None for a partition without a leader" if node_id is None else ""
-        raise NotRunningError(f"no broker {node_id!r} {what}, only {', '.join(map(str, known)) or 'none'}{hint}")
+
+async def kill_broker(cluster: LocalCluster, node_id: int | None) -> None:
+    """As `kill -9` does. Raises NotRunningError."""
+    await cluster.kill_broker(_checked(node_id, cluster.brokers, "runs"))
+
+
+async def shut_down_broker(cluster: LocalCluster, node_id: int | None) -> None:
+    """It hands over what it leads first. Raises NotRunningError."""
+    await cluster.stop_broker(_checked(node_id, cluster.brokers, "runs"))
+
+
+async def restart_broker(cluster: LocalCluster, node_id: int | None) -> None:
+    """On its port, with its data; one that runs is shut down before. Raises NotRunningError, StartError."""
+    checked = _checked(node_id, cluster.node_ids, "is part of the cluster")
+    if checked in cluster.brokers:
+        await cluster.stop_broker(checked)
+    await cluster.start_broker(checked)
+
+
+def _checked(node_id: int | None, known: Collection[int], what: str) -> int:
+    if node_id is not None and node_id in known:
+        return node_id
+    hint = "; leader_of() gives None for a partition without a leader" if node_id is None else ""
+    raise NotRunningError(f"no broker {node_id!r} {what}, only {', '.join(map(str, known)) or 'none'}{hint}")
 
 
 class _Thread:
@@ -292,18 +302,13 @@ class _Thread:
 
     def __init__(self, embedded: _Embedded) -> None:
         self.__embedded = embedded
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop: BrokerLoop | None = None
 
     def start(self) -> None:
         """As entering the context. Raises StartError."""
-        import uvloop
-
         if self._loop is not None:
             raise StartError("it is open already")
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ottla", daemon=True)
-        self._thread.start()
+        self._loop = BrokerLoop()
         try:
             self._run(self.__embedded.start())
         except BaseException:
@@ -311,8 +316,8 @@ class _Thread:
             raise
 
     def stop(self) -> None:
-        """As leaving the context."""
-        if self._loop is not None:
+        """As leaving the context. In a forked child it does nothing: the brokers are its parent's."""
+        if self._loop is not None and not self._loop.is_forked:
             try:
                 self._run(self.__embedded.stop())
             finally:
@@ -331,16 +336,12 @@ class _Thread:
         if self._loop is None:
             work.close()
             raise NotRunningError("it is not open: enter its context or call start()")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._loop.run(work)
 
     def _end_loop(self) -> None:
         assert self._loop is not None, "there is no loop to end"
-        assert self._thread is not None, "a loop runs in its thread"
-        asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._loop = self._thread = None
+        self._loop.stop()
+        self._loop = None
 
 
 @shows_options

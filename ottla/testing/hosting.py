@@ -14,8 +14,9 @@ from ottla.broker.assembly import Parts
 from ottla.broker.broker import Broker
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
-from ottla.testing.embedded import FaultHost, NotRunningError
+from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
+from ottla.testing.worker import NotRunningError
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 400
@@ -121,29 +122,22 @@ class HostedBrokers:
 
     async def kill(self, node_id: int) -> None:
         """As `kill -9` does. Raises NotRunningError."""
-        await self._clustered(node_id, must_run=True).kill_broker(node_id)
+        await kill_broker(self._several(), node_id)
 
     async def shut_down(self, node_id: int) -> None:
         """It hands over what it leads first. Raises NotRunningError."""
-        await self._clustered(node_id, must_run=True).stop_broker(node_id)
+        await shut_down_broker(self._several(), node_id)
 
     async def restart(self, node_id: int) -> None:
         """On its port, with its data; one that runs is shut down before. Raises NotRunningError, StartError."""
-        cluster = self._clustered(node_id, must_run=False)
-        if node_id in cluster.brokers:
-            await cluster.stop_broker(node_id)
-        await cluster.start_broker(node_id)
+        await restart_broker(self._several(), node_id)
+
+    def _several(self) -> LocalCluster:
+        if self._cluster is None:
+            raise NotRunningError("a broker by itself is not killed or restarted: a test with brokers=3 can do that")
+        return self._cluster
 
     def _broker(self) -> Broker:
         if self._one is None:
             raise NotRunningError("the broker is not open")
         return self._one
-
-    def _clustered(self, node_id: int, *, must_run: bool) -> LocalCluster:
-        if self._cluster is None:
-            raise NotRunningError("a broker by itself is not killed or restarted: a test with brokers=3 can do that")
-        known = list(self._cluster.brokers) if must_run else self._cluster.node_ids
-        if node_id not in known:
-            what = "runs" if must_run else "is part of the cluster"
-            raise NotRunningError(f"no broker {node_id!r} {what}, only {', '.join(map(str, known)) or 'none'}")
-        return self._cluster

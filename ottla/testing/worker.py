@@ -1,4 +1,4 @@
-"""The event loop of the brokers of a handle, in a thread of its own, and how other threads and loops call into it.
+"""The event loop of brokers in a thread of its own, and how other threads and loops call into it.
 
 A step on the loop is a plain function (`call`) or a coroutine (`run`, `wait`). A caller that is on the loop
 already, such as the condition of a wait, calls plainly and cannot wait for a coroutine. A child that was forked has no
@@ -14,12 +14,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ottla.testing.embedded import NotRunningError
-
 T = TypeVar("T")
 
 FORKED = "this process was forked from the one that has the broker: connect clients to its bootstrap address instead"
-IS_ON_LOOP = "a condition looks and does not change anything: this call has to wait for the broker, in which it runs"
+IS_ON_LOOP = (
+    "a condition looks and does not change anything, nor does an observer: "
+    "this call has to wait for the broker, in which it runs"
+)
+
+
+class NotRunningError(Exception):
+    """Something was asked of a broker or a cluster that does not run: one plain sentence."""
 
 
 class BrokerLoop:
@@ -28,7 +33,7 @@ class BrokerLoop:
 
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="ottla-testing", daemon=True)
+        self._thread = threading.Thread(target=self.loop.run_forever, name="ottla", daemon=True)
         self._thread.start()
 
     @property

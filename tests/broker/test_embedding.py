@@ -4,6 +4,8 @@ import inspect
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 import ottla
 from ottla import Broker, BrokerThread, Cluster, ClusterThread, ConfigError, NotRunningError, StartError
@@ -91,3 +93,24 @@ def test_faults_of_brokers_that_do_not_run_are_sentences() -> None:
                 fault(7)
         with pytest.raises(NotRunningError, match=r"^no broker None runs, only 0; leader_of\(\) gives None"):
             cluster.kill(cluster.leader_of("missing", 0))
+
+
+def test_observer_that_would_wait_for_its_own_loop_is_refused() -> None:
+    refused: list[str] = []
+
+    def observe(_: object) -> None:
+        with pytest.raises(NotRunningError) as raised:
+            cluster.kill(0)
+        refused.append(str(raised.value))
+
+    with ClusterThread(brokers=1, observers=[observe], settings={"group.initial.rebalance.delay.ms": 0}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(10)
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "shop", "log_level": 0})
+        consumer.subscribe(["orders"])
+        while not refused:
+            consumer.poll(0.1)
+        consumer.close()
+        assert cluster.node_ids == [0]
+
+    assert "this call has to wait for the broker, in which it runs" in refused[0]
