@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
-    from ottla.testing.faults import Faults
+    from ottla.testing.faults.faults import Faults
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 

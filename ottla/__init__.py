@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ottla.testing.embedded import BrokerThread, ClusterThread, NotRunningError
     from ottla.testing.embedded import EmbeddedBroker as Broker
     from ottla.testing.embedded import EmbeddedCluster as Cluster
-    from ottla.testing.faults import Fault, Faults, HitsMissing
-    from ottla.testing.rule_values import RuleError
+    from ottla.testing.faults.faults import Fault, Faults, HitsMissing
+    from ottla.testing.faults.rule_values import RuleError
 
     __version__: str
 

@@ -21,8 +21,8 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
 
 if TYPE_CHECKING:
-    from ottla.testing.actions import Action
-    from ottla.testing.faults import Fault, Faults
+    from ottla.testing.faults.actions import Action
+    from ottla.testing.faults.faults import Fault, Faults
 
 
 class KafkaAsync:

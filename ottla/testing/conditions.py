@@ -85,7 +85,7 @@ class GroupCondition:
                 events = self.sources.wire.answered(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, since_ns)
                 times = sum(1 for _ in events)
                 if times:
-                    answered = f"was answered REBALANCE_IN_PROGRESS {_times(times)}"
+                    answered = f"was answered REBALANCE_IN_PROGRESS {times_text(times)}"
                     yield f"{member.member_id} {answered} and has not polled since"
                 elif not self._has_asked(member, since_ns):
                     yield f"{member.member_id} has sent nothing since the rebalance began: it is gone, or held up"
@@ -206,7 +206,7 @@ class TopicCondition:
                 key = event.connection.name, event.error
                 refused[key] = refused.get(key, 0) + 1
         for (name, error), times in refused.items():
-            yield f"{_times(times)} a produce request of {name} was answered {ErrorCode(error).name}"
+            yield f"{times_text(times)} a produce request of {name} was answered {ErrorCode(error).name}"
 
 
 def topic_records(sources: Sources, topic: str, count: int) -> TopicCondition:
@@ -317,5 +317,5 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _times(number: int) -> str:
+def times_text(number: int) -> str:
     return "once" if number == 1 else f"{number} times"

@@ -29,7 +29,7 @@ from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, s
 from ottla.testing.worker import BrokerLoop, NotRunningError
 
 if TYPE_CHECKING:
-    from ottla.testing.faults import Faults
+    from ottla.testing.faults.faults import Faults
 
 __all__ = [
     "BrokerThread",
@@ -61,7 +61,7 @@ class FaultHost:
         """They stay when a broker starts again."""
         if self._faults is None:
             # Imported here: most programs inject no faults.
-            from ottla.testing.faults import Faults
+            from ottla.testing.faults.faults import Faults
 
             self._faults = Faults(self._seed, self._dispatchers)
         return self._faults

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.server.dispatch import Dispatcher, Guarded, PartOf, Route
 
 if TYPE_CHECKING:
-    from ottla.testing.fault_calls import FaultParts
-    from ottla.testing.fault_state import FaultState
+    from ottla.testing.faults.calls import FaultParts
+    from ottla.testing.faults.state import FaultState
 
 
 NotedBy = Callable[[Route], Route]
@@ -40,7 +40,7 @@ class FaultyDispatcher(Dispatcher):
     @property
     def parts(self) -> "FaultParts":
         if self._parts is None:
-            from ottla.testing.fault_calls import FaultParts
+            from ottla.testing.faults.calls import FaultParts
 
             self._parts = FaultParts(self._part)
         return self._parts
@@ -104,6 +104,6 @@ class FaultyRoute(StandInRoute):
         self.handle = self._serve
 
     def _serve(self, context: Any, request: Any) -> Any:
-        from ottla.testing.faulty_requests import serve
+        from ottla.testing.faults.requests import serve
 
         return serve(self._plain, self._parts, self._states, context, request)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.conditions import STABLE, group_stable
+from ottla.testing.conditions import STABLE, group_stable, times_text
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import GroupRebalance
 from ottla.testing.wire import WireEvent
@@ -69,7 +69,7 @@ def _hints(bed: Testbed, mark: ReportMark) -> Iterator[str]:
     expected = (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE)
     for (name, api, error), times in sorted(refused.items(), key=lambda item: -item[1]):
         if error not in expected:
-            yield f"{api} of {name} was answered {_error_name(error)}, {times} times"
+            yield f"{api} of {name} was answered {_error_name(error)} {times_text(times)}"
 
 
 def _groups(bed: Testbed) -> Iterator[str]:

@@ -186,9 +186,10 @@ def test_report_shows_what_clients_did() -> None:
 
     assert [(each.returncode, each.stderr) for each in (quiet, passed)] == [(7, ""), (0, "")]
     assert failed.returncode == 7
-    wire, faults = failed.stderr.split("---- ottla: faults ----\n")
-    assert wire.startswith("---- ottla: wire, last ")
-    assert re.search(r"rdkafka#\d  Produce v\d+ \S.*  ok [\d.]+ ms\n$", wire)
+    why, faults = failed.stderr.split("---- ottla: faults ----\n")
+    hint, wire = why.split("---- ottla: wire, last ")
+    assert re.search(r"^---- .*\nProduce of rdkafka#\d was answered INVALID_RECORD once\n$", hint)
+    assert re.search(r"Produce v\d+ \S+  INVALID_RECORD .*\n.*rdkafka#\d  Produce v\d+ \S.*  ok [\d.]+ ms\n$", wire)
     assert faults == "'fault-1' ({api: Produce, topic: orders} → error) had 1 hit\n"
 
 

@@ -16,8 +16,8 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from ottla import BrokerThread
-from ottla.testing.actions import Corrupt, Delay, Disconnect, Drop, Error, Hold, Rewrite
-from ottla.testing.faults import Fault
+from ottla.testing.faults.actions import Corrupt, Delay, Disconnect, Drop, Error, Hold, Rewrite
+from ottla.testing.faults.faults import Fault
 
 WAIT_S = 20
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 100, "num.partitions": 2}

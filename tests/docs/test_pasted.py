@@ -22,7 +22,7 @@ TESTS_OF_TESTING = (
     "from confluent_kafka import Consumer, Producer\n",
     "from confluent_kafka import Consumer\n",
     "import pytest\n",
-    "from confluent_kafka import Producer\nfrom ottla.testing.actions",
+    "from confluent_kafka import Producer\nfrom ottla.testing.faults import Drop",
     "from ottla.testing import broker_fixture\n",
     "def test_acknowledged_orders",
 )

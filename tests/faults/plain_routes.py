@@ -8,10 +8,10 @@ from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.schema import fields_of
 from ottla.security.authentication import ANONYMOUS
-from ottla.testing.fault_state import FaultState
-from ottla.testing.faulty_requests import serve
-from ottla.testing.request_units import Level, Unit, levels_of, put_in, struct_of, units_of
-from ottla.testing.rules import parse_rule
+from ottla.testing.faults.request_units import Level, Unit, levels_of, put_in, struct_of, units_of
+from ottla.testing.faults.requests import serve
+from ottla.testing.faults.rules import parse_rule
+from ottla.testing.faults.state import FaultState
 
 APIS_BY_NAME = {api.name: api for api in APIS.values()}
 TOPICS = ("orders", "payments")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing.actions import ACTIONS
-from ottla.testing.rule_text import parse_line, parse_rules
-from ottla.testing.rules import MATCH_FIELDS, parse_rule
+from ottla.testing.faults.actions import ACTIONS
+from ottla.testing.faults.rule_text import parse_line, parse_rules
+from ottla.testing.faults.rules import MATCH_FIELDS, parse_rule
 from tests.docs.pasting import block, run_python
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.broker.server.apis import APIS, Api
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.error_codes import codes_of
+from ottla.testing.faults.error_codes import codes_of
 from tests.broker.authorization.samples import Sample, samples
 
 NAMED = re.compile(r"ErrorCode\.([A-Z_]+)")

@@ -11,10 +11,10 @@ import pytest
 from ottla.broker.server.apis import APIS, Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import fields_of, response_header_is_tagged
-from ottla.testing.error_codes import codes_of
-from ottla.testing.error_places import places_of
-from ottla.testing.fault_responses import FaultyResponse
-from ottla.testing.request_units import levels_of, units_of
+from ottla.testing.faults.error_codes import codes_of
+from ottla.testing.faults.error_places import places_of
+from ottla.testing.faults.request_units import levels_of, units_of
+from ottla.testing.faults.responses import FaultyResponse
 from tests.faults.plain_routes import APIS_BY_NAME, Served, request_of
 from tests.protocol.kio_oracle import their_entity
 

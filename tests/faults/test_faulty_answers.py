@@ -10,7 +10,7 @@ from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.records.batch import parse_batch_header
-from ottla.testing.actions import (
+from ottla.testing.faults.actions import (
     Bandwidth,
     Call,
     Corrupt,

@@ -5,8 +5,8 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceResponse
-from ottla.testing.actions import Error
 from ottla.testing.embedded import EmbeddedCluster
+from ottla.testing.faults.actions import Error
 from tests.broker.clusters import create_topic
 from tests.broker.wire import Client
 from tests.faults.worlds import PRODUCE_VERSION, produce

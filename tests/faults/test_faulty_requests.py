@@ -11,13 +11,13 @@ from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import ProduceResponse
-from ottla.testing.actions import (
+from ottla.testing.faults.actions import (
     Delay,
     Disconnect,
     Drop,
     Error,
 )
-from ottla.testing.faults import HitsMissing
+from ottla.testing.faults.faults import HitsMissing
 from tests.broker.wire import WAIT_S, fetch_request, turn
 from tests.faults.worlds import FETCH_VERSION, PRODUCE_VERSION, faulty_broker, produce, produced
 

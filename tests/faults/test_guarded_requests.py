@@ -19,7 +19,7 @@ from ottla.protocol.messages.alter_client_quotas import (
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import ProduceResponse
-from ottla.testing.actions import Call, Delay, Error
+from ottla.testing.faults.actions import Call, Delay, Error
 from tests.broker.wire import Client
 from tests.faults.worlds import PRODUCE_VERSION, World, faulty_broker, produce, produced
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.testing.fault_calls import FaultCall
-from ottla.testing.fault_state import COUNTED_APART_MAX, HITS_KEPT, FaultState
-from ottla.testing.matching import VALUES_KEPT
+from ottla.testing.faults.calls import FaultCall
+from ottla.testing.faults.matching import VALUES_KEPT
+from ottla.testing.faults.state import COUNTED_APART_MAX, HITS_KEPT, FaultState
 from tests.faults.plain_routes import APIS_BY_NAME, Connection, Parts, Route, context_of, state_of
 
 PLAIN = Route(APIS_BY_NAME["Produce"], 9, lambda context, request: None)

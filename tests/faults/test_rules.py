@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.broker.server.apis import APIS
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.actions import (
+from ottla.testing.faults.actions import (
     ACTIONS,
     Bandwidth,
     Call,
@@ -29,11 +29,11 @@ from ottla.testing.actions import (
     TruncateResponse,
     parse_action,
 )
-from ottla.testing.error_codes import codes_of
-from ottla.testing.faults import Faults
-from ottla.testing.rule_text import parse_line, parse_rules
-from ottla.testing.rule_values import RuleError
-from ottla.testing.rules import Rule, fields_in, parse_rule
+from ottla.testing.faults.error_codes import codes_of
+from ottla.testing.faults.faults import Faults
+from ottla.testing.faults.rule_text import parse_line, parse_rules
+from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.faults.rules import Rule, fields_in, parse_rule
 
 
 def rule(given: dict[str, Any]) -> Rule:

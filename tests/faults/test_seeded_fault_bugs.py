@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ottla.testing import fault_calls, fault_state, faulty_requests, matching
-from ottla.testing.fault_responses import FaultyResponse
-from ottla.testing.fault_state import FaultState
+from ottla.testing.faults import calls, matching, requests, state
+from ottla.testing.faults.responses import FaultyResponse
+from ottla.testing.faults.state import FaultState
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
 from tests.faults import test_faulty_clusters, test_faulty_requests, test_matching
 
@@ -26,7 +26,7 @@ def rules_replace_the_dictionary(patch: Patch) -> None:
 
 
 def delayed_request_keeps_its_view(patch: Patch) -> None:
-    patch.setattr(fault_calls.FaultCall, "keep_records", lambda self: None)
+    patch.setattr(calls.FaultCall, "keep_records", lambda self: None)
 
 
 def times_counts_partitions(patch: Patch) -> None:
@@ -58,18 +58,18 @@ def error_comes_after_the_append(patch: Patch) -> None:
 
 def dropped_answer_shifts_the_others(patch: Patch) -> None:
     """The request is forgotten, and the next answer is sent in its place."""
-    complete = faulty_requests.RequestContext.complete
+    complete = requests.RequestContext.complete
 
     def completed(self: Any, response: Any, frame: Any = None) -> None:
-        if frame == faulty_requests.NO_FRAME and type(self) is faulty_requests.RequestContext:
+        if frame == requests.NO_FRAME and type(self) is requests.RequestContext:
             frame = (4).to_bytes(4, "big") + (self.correlation_id + 1).to_bytes(4, "big")
         complete(self, response, frame)
 
-    patch.setattr(faulty_requests.RequestContext, "complete", completed)
+    patch.setattr(requests.RequestContext, "complete", completed)
 
 
 def hit_log_has_no_bound(patch: Patch) -> None:
-    patch.setattr(fault_state, "HITS_KEPT", None)
+    patch.setattr(state, "HITS_KEPT", None)
 
 
 def near_misses_have_no_bound(patch: Patch) -> None:
@@ -77,11 +77,11 @@ def near_misses_have_no_bound(patch: Patch) -> None:
 
 
 def rules_hit_brokers_too(patch: Patch) -> None:
-    patch.setattr(fault_calls.FaultCall, "peer", property(lambda self: "client"))
+    patch.setattr(calls.FaultCall, "peer", property(lambda self: "client"))
 
 
 def chance_of_all_tests_together(patch: Patch) -> None:
-    patch.setattr(fault_state, "Random", lambda _: random)
+    patch.setattr(state, "Random", lambda _: random)
 
 
 SEEDED: tuple[tuple[str, Callable[[Patch], None], Callable[..., Any]], ...] = (

@@ -13,7 +13,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.testing.embedded import EmbeddedBroker
-from ottla.testing.faults import Faults
+from ottla.testing.faults.faults import Faults
 from tests.broker.wire import Client, batch, create_topic, fetch_request, values_of
 
 PRODUCE_VERSION, FETCH_VERSION = 9, 11

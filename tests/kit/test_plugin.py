@@ -249,7 +249,7 @@ def test_failing_test_shows_hints_groups_and_wire(suite: pytest.Pytester) -> Non
 
     result.assert_outcomes(failed=1)
     shown = result.stdout.str()
-    hint = r"-+ ottla: why it may have failed -+\nProduce of rdkafka#\d+ was answered MESSAGE_TOO_LARGE, 1 times"
+    hint = r"-+ ottla: why it may have failed -+\nProduce of rdkafka#\d+ was answered MESSAGE_TOO_LARGE once"
     assert re.search(hint, shown)
     story = r"-+ ottla: groups -+\nshop: \w+, generation \d+, \d members\n  \+0 ms  generation \d+: member joined"
     assert re.search(story, shown)

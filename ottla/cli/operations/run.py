@@ -89,7 +89,7 @@ def _add_rules(bed: Testbed, options: RunOptions) -> None:
     if options.faults_file is None and not options.fault_lines:
         return
     # Imported here: most runs inject no faults.
-    from ottla.testing.rule_values import RuleError
+    from ottla.testing.faults.rule_values import RuleError
 
     faults = bed.hosted.fault_host.faults
     given = ""

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Final, cast
 
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.rule_values import RuleError, is_whole_number, nearest, parse_flag
+from ottla.testing.faults.rule_values import RuleError, is_whole_number, nearest, parse_flag
 
 MS_MAX: Final = 3_600_000
 BYTES_MAX: Final = 1 << 30

@@ -7,10 +7,10 @@ counted by that field with what the request had instead.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.testing.fault_calls import FaultCall, FaultParts
-from ottla.testing.request_units import Unit
-from ottla.testing.rule_values import parse_numbers, parse_patterns
-from ottla.testing.rules import NUMBER_FIELDS, REQUEST_NUMBERS, REQUEST_TEXTS, TEXT_FIELDS, Rule
+from ottla.testing.faults.calls import FaultCall, FaultParts
+from ottla.testing.faults.request_units import Unit
+from ottla.testing.faults.rule_values import parse_numbers, parse_patterns
+from ottla.testing.faults.rules import NUMBER_FIELDS, REQUEST_NUMBERS, REQUEST_TEXTS, TEXT_FIELDS, Rule
 
 VALUES_KEPT: Final = 8
 TEXT_KEPT: Final = 80

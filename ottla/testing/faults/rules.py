@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 
 from ottla.broker.server.apis import APIS, Api
 from ottla.protocol.schema import Field, fields_of
-from ottla.testing.actions import Action, Corrupt, Drop, Error, Rewrite, ThrottleClient, parse_action
-from ottla.testing.error_codes import codes_of
-from ottla.testing.error_places import has_inner_partitions, place_of
-from ottla.testing.request_units import levels_of, unit_fields
-from ottla.testing.rule_values import (
+from ottla.testing.faults.actions import Action, Corrupt, Drop, Error, Rewrite, ThrottleClient, parse_action
+from ottla.testing.faults.error_codes import codes_of
+from ottla.testing.faults.error_places import has_inner_partitions, place_of
+from ottla.testing.faults.request_units import levels_of, unit_fields
+from ottla.testing.faults.rule_values import (
     Moment,
     RuleError,
     as_list,

@@ -18,13 +18,13 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
-from ottla.testing.actions import Call, Disconnect, Drop, Error, Hold, ThrottleClient
-from ottla.testing.error_places import refused
-from ottla.testing.fault_calls import FaultCall, FaultParts
-from ottla.testing.fault_plan import FaultPlan, plan_of
-from ottla.testing.fault_responses import FaultyResponse
-from ottla.testing.fault_state import FaultState
-from ottla.testing.faulty_frames import send_in_pieces, set_linger
+from ottla.testing.faults.actions import Call, Disconnect, Drop, Error, Hold, ThrottleClient
+from ottla.testing.faults.calls import FaultCall, FaultParts
+from ottla.testing.faults.error_places import refused
+from ottla.testing.faults.frames import send_in_pieces, set_linger
+from ottla.testing.faults.plan import FaultPlan, plan_of
+from ottla.testing.faults.responses import FaultyResponse
+from ottla.testing.faults.state import FaultState
 
 NO_FRAME: Final = b""
 LOOK_AGAIN_MS: Final = 1

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from ottla.testing.actions import Action
-from ottla.testing.fault_state import FaultState, Hit
+from ottla.testing.faults.actions import Action
+from ottla.testing.faults.rule_text import parse_line, parse_rules
+from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
+from ottla.testing.faults.state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
-from ottla.testing.rule_text import parse_line, parse_rules
-from ottla.testing.rule_values import RuleError
-from ottla.testing.rules import RULE_FIELDS, Rule, parse_rule
 
 T = TypeVar("T")
 WITHIN_S: Final = 5.0
@@ -46,55 +46,55 @@ class Fault:
 
     def __init__(self, faults: "Faults", state: FaultState) -> None:
         self._faults = faults
-        self._state = state
+        self.state = state
 
     @property
     def id(self) -> str:
-        return self._state.rule.id
+        return self.state.rule.id
 
     @property
     def rule(self) -> Rule:
-        return self._state.rule
+        return self.state.rule
 
     @property
     def hits(self) -> int:
         """How many requests it has acted on."""
-        return self._state.hits
+        return self.state.hits
 
     @property
     def hit_log(self) -> list[Hit]:
         """The last thousand."""
-        return list(self._state.hit_log)
+        return list(self.state.hit_log)
 
     @property
     def last(self) -> Hit | None:
-        return self._state.hit_log[-1] if self._state.hit_log else None
+        return self.state.hit_log[-1] if self.state.hit_log else None
 
     @property
     def is_exhausted(self) -> bool:
         """Whether it has acted as often as it may."""
-        return self._state.is_exhausted
+        return self.state.is_exhausted
 
     @property
     def near_misses(self) -> dict[str, int]:
         """How many requests matched all fields but one, by that field."""
-        return self._state.near_misses()
+        return self.state.near_misses()
 
     @property
     def held(self) -> int:
         """Requests that wait for `release`."""
-        return len(self._state.held)
+        return len(self.state.held)
 
     def to_json(self) -> dict[str, Any]:
         """The rule, as `Faults.add` takes it. Raises RuleError for what is Python only."""
-        return self._state.rule.to_json()
+        return self.state.rule.to_json()
 
     def wait(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
         """Until it has acted on so many requests, at most `within` seconds. Raises HitsMissing. Not for the loop of the
         broker: there it would wait for itself."""
         self._faults.check_may_block()
-        with self._state.changed:
-            if not self._state.changed.wait_for(lambda: self._state.hits >= hits, within):
+        with self.state.changed:
+            if not self.state.changed.wait_for(lambda: self.state.hits >= hits, within):
                 raise self._missing(hits, within)
 
     async def wait_async(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
@@ -103,13 +103,13 @@ class Fault:
         met: asyncio.Future[None] = loop.create_future()
 
         def look() -> None:
-            if self._state.hits >= hits and not met.done():
+            if self.state.hits >= hits and not met.done():
                 met.set_result(None)
 
         def hit() -> None:
             loop.call_soon_threadsafe(look)
 
-        self._state.listeners.append(hit)
+        self.state.listeners.append(hit)
         look()
         try:
             async with asyncio.timeout(within):
@@ -117,11 +117,11 @@ class Fault:
         except TimeoutError:
             raise self._missing(hits, within) from None
         finally:
-            self._state.listeners.remove(hit)
+            self.state.listeners.remove(hit)
 
     def release(self, count: int | None = None) -> int:
         """Lets requests go on that its `hold` holds, the oldest first, all or so many; gives how many."""
-        return self._faults.run(lambda: self._state.release(count))
+        return self._faults.run(lambda: self.state.release(count))
 
     def remove(self) -> None:
         """It acts no more; what it holds goes on."""
@@ -129,11 +129,11 @@ class Fault:
 
     def reset(self) -> None:
         """As though it had just been added: no hits, no requests counted."""
-        self._faults.run(self._state.reset)
+        self._faults.run(self.state.reset)
 
     def explain(self) -> str:
         """In a sentence what it has done, or why it has done nothing."""
-        return self._state.explain()
+        return self.state.explain()
 
     def __enter__(self) -> Self:
         return self
@@ -209,7 +209,7 @@ class Faults:
 
     def apply(self) -> None:
         """Brings the rules to all brokers, on their loop: one has started."""
-        states = [fault._state for fault in self._rules.values()]
+        states = [fault.state for fault in self._rules.values()]
         for dispatcher in self._dispatchers.values():
             dispatcher.apply(states)
 

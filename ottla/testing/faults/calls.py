@@ -11,9 +11,9 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.messages.fetch import FetchPartition, FetchTopic
 from ottla.protocol.primitives import ZERO_UUID
-from ottla.testing.error_places import has_inner_partitions
-from ottla.testing.request_units import Level, Unit, is_asked_for_all, levels_of, units_of
-from ottla.testing.rules import FIND_COORDINATOR, top_fields
+from ottla.testing.faults.error_places import has_inner_partitions
+from ottla.testing.faults.request_units import Level, Unit, is_asked_for_all, levels_of, units_of
+from ottla.testing.faults.rules import FIND_COORDINATOR, top_fields
 
 FETCH, PRODUCE = "Fetch", "Produce"
 NO_ACKS: Final = 0

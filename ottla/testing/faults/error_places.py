@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ottla.broker.server.apis import Api
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.schema import Message, fields_of
-from ottla.testing.request_units import Level, Unit, levels_of, put_in, struct_of
+from ottla.testing.faults.request_units import Level, Unit, levels_of, put_in, struct_of
 
 TOP: Final = 0
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from ottla.testing.actions import Action, Bandwidth, Delay, Drop, Error, Slice
-from ottla.testing.error_places import Injected, Place, named_depth, place_of
-from ottla.testing.fault_calls import FaultCall, FaultParts
-from ottla.testing.fault_state import FaultState
-from ottla.testing.request_units import Unit
+from ottla.testing.faults.actions import Action, Bandwidth, Delay, Drop, Error, Slice
+from ottla.testing.faults.calls import FaultCall, FaultParts
+from ottla.testing.faults.error_places import Injected, Place, named_depth, place_of
+from ottla.testing.faults.request_units import Unit
+from ottla.testing.faults.state import FaultState
 
 
 class UnitError(NamedTuple):

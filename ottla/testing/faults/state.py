@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from ottla.testing.error_places import Place
-from ottla.testing.fault_calls import FaultCall, FaultParts
-from ottla.testing.matching import VALUES_KEPT, Matcher
-from ottla.testing.request_units import Unit
-from ottla.testing.rule_values import Moment, parse_moment, parse_nth
-from ottla.testing.rules import Rule
+from ottla.testing.faults.calls import FaultCall, FaultParts
+from ottla.testing.faults.error_places import Place
+from ottla.testing.faults.matching import VALUES_KEPT, Matcher
+from ottla.testing.faults.request_units import Unit
+from ottla.testing.faults.rule_values import Moment, parse_moment, parse_nth
+from ottla.testing.faults.rules import Rule
 
 HITS_KEPT: Final = 1000
 COUNTED_APART_MAX: Final = 10_000

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ottla.testing.actions import ACTIONS, BARE, OPTIONS
-from ottla.testing.rule_values import RuleError, as_list, nearest
-from ottla.testing.rules import MATCH_FIELDS, RULE_FIELDS
+from ottla.testing.faults.actions import ACTIONS, BARE, OPTIONS
+from ottla.testing.faults.rule_values import RuleError, as_list, nearest
+from ottla.testing.faults.rules import MATCH_FIELDS, RULE_FIELDS
 
 _OPEN, _CLOSE = "[{", "]}"
 # An option that is the name of a field of the match or of an action too is written with `do.`.

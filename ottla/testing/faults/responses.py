@@ -5,13 +5,13 @@ from typing import Any, Final
 from ottla.broker.server.apis import APIS
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.protocol.client import parse_response
-from ottla.testing.actions import Corrupt, Duplicate, Error, Rewrite, ThrottleClient, TruncateResponse
-from ottla.testing.error_places import blank, describe_refusal, refuse_unit, refused
-from ottla.testing.fault_calls import FETCH, FaultCall, FaultParts
-from ottla.testing.fault_plan import FaultPlan, UnitError
-from ottla.testing.faulty_frames import flip_bits, longer_than_it_is
-from ottla.testing.request_units import Unit, find_answer, put_in, take_out
-from ottla.testing.rule_values import parse_numbers
+from ottla.testing.faults.actions import Corrupt, Duplicate, Error, Rewrite, ThrottleClient, TruncateResponse
+from ottla.testing.faults.calls import FETCH, FaultCall, FaultParts
+from ottla.testing.faults.error_places import blank, describe_refusal, refuse_unit, refused
+from ottla.testing.faults.frames import flip_bits, longer_than_it_is
+from ottla.testing.faults.plan import FaultPlan, UnitError
+from ottla.testing.faults.request_units import Unit, find_answer, put_in, take_out
+from ottla.testing.faults.rule_values import parse_numbers
 
 # In a record batch: where its checksum stands.
 CRC_POSITION: Final = 17

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from ottla.testing.fault_plan import FaultPlan
+from ottla.testing.faults.plan import FaultPlan
 
 SIZE_BYTES: Final = 4
 # Size and correlation id: a client that does not know whose answer it is closes the connection.
