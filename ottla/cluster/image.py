@@ -67,11 +67,14 @@ class Listener(NamedTuple):
         return f"{self.name}://{self.address}"
 
 
+NO_RECORD = -1
+
+
 class LogEnd(NamedTuple):
     """How far a replica's log goes, as its broker reports while the partition has no leader.
 
     `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
-    `last_epoch` is that of the last record, -1 where there is none."""
+    `last_epoch` is that of the last record, NO_RECORD where there is none."""
 
     leader_epoch: int
     last_epoch: int

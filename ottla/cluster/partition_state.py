@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ottla.cluster.image import NO_LEADER, LogEnd, PartitionInfo
+from ottla.cluster.image import NO_LEADER, NO_RECORD, LogEnd, PartitionInfo
 
 
 class LeaderElection(Enum):
@@ -118,7 +118,8 @@ def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
 
 def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
     """The replica with the longest log of the newest epoch, where no member of ISR or ELR is left and all who were in
-    them have reported their log ends; else None."""
+    them have reported their log ends; else None. One that ends before what another has deleted is none: it would give
+    offsets of committed records a second time."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
     reported = {
@@ -132,8 +133,11 @@ def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
     had_all = {*state.last_known_elr, state.last_leader}.intersection(state.replicas)
     if not reported or not (had_all or set(state.replicas)) <= reported.keys():
         return None
+    # A log without records ends where it begins: what stood before was committed, and deleted since.
+    committed = max((end for epoch, end in reported.values() if epoch == NO_RECORD), default=0)
+    candidates = [replica for replica, (_, end) in reported.items() if end >= committed]
     # Of equal ones the first replica.
-    return max(reported, key=lambda replica: reported[replica])
+    return max(candidates, key=lambda replica: reported[replica])
 
 
 def _chosen(state: PartitionInfo, in_sync: list[int], election: LeaderElection) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cluster.image import NO_LEADER, LogEnd, PartitionInfo
+from ottla.cluster.image import NO_LEADER, NO_RECORD, LogEnd, PartitionInfo
 from ottla.cluster.partition_state import next_state
 from tests.cluster.images import conditions, state
 
@@ -24,6 +24,19 @@ LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(3, 11)), 1, id="of the newest epoch"),
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(4, 10)), 1, id="the first of equal ones"),
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(4, 9), _3=(4, 12)), 3, id="one that was not in sync"),
+        pytest.param(
+            LEADERLESS,
+            "123",
+            ends(_1=(NO_RECORD, 11), _2=(NO_RECORD, 11), _3=(4, 7)),
+            1,
+            id="one whose records were all deleted",
+        ),
+        pytest.param(
+            LEADERLESS, "123", ends(_1=(NO_RECORD, 11), _2=(4, 11)), 2, id="one with a record that was deleted"
+        ),
+        pytest.param(
+            LEADERLESS, "123", ends(_1=(NO_RECORD, 11), _2=(4, 13)), 2, id="one that goes on behind what is deleted"
+        ),
         pytest.param(LEADERLESS, "12", ends(_1=(4, 10), _2=(4, 11)), 2, id="without one that was not in sync"),
         pytest.param(LEADERLESS, "13", ends(_1=(4, 10), _2=(4, 11), _3=(4, 12)), NO_LEADER, id="one is missing"),
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _3=(4, 12)), NO_LEADER, id="one has not reported"),

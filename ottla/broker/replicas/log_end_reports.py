@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
+from ottla.cluster.image import NO_LEADER, NO_RECORD, BrokerInfo, LogEnd, PartitionInfo
 from ottla.cluster.registration import report_log_ends
 from ottla.cluster.store import Committed, LeaseLost
 from ottla.replication.partition import Partition
@@ -76,6 +76,6 @@ class LogEndReports:
 
 
 def _last_epoch(log: Log) -> int:
-    """Of the last record; -1 where there is none. That an epoch has begun here says nothing about records: a broker may
+    """Of the last record, else NO_RECORD. That an epoch has begun here says nothing about records: a broker may
     have lost them all, and led for a moment by what the metadata still said."""
-    return log.epochs.epoch_at(log.log_end_offset - 1) if log.log_start_offset < log.log_end_offset else -1
+    return log.epochs.epoch_at(log.log_end_offset - 1) if log.log_start_offset < log.log_end_offset else NO_RECORD
