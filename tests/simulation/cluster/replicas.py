@@ -45,6 +45,9 @@ class Committed:
     """The highest log start offset that any replica has had."""
     start_offsets: dict[str, int] = field(default_factory=dict)
     """The highest that the replica of each broker has had, in all its lives."""
+    restarted_at: int = 0
+    """The highest log start offset at which a follower that had less began its log again, as Kafka's do: it knows of no
+    sequence of producers before."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -82,7 +85,8 @@ class TrackedLog:
         self._owner = owner
         self._batches: list[Batch] = []
         self._prefixes: dict[int, int] = {0: 0}
-        self._sequences: set[tuple[int, int, int]] = set()
+        self._sequences: dict[tuple[int, int, int], int] = {}
+        """With the end offset of their batch."""
         self._truncations = log.truncations
         self.transactions = StableOffset(log.log_end_offset, log.log_start_offset)
         self._epochs: Any = None
@@ -101,6 +105,8 @@ class TrackedLog:
         """After any change of the log."""
         log = self.log
         self._note_start(log.log_start_offset)
+        if self.end_offset < log.log_start_offset:
+            self._committed.restarted_at = max(self._committed.restarted_at, log.log_start_offset)
         if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
             self._truncations = log.truncations
             self._forget_what_was_cut()
@@ -182,7 +188,7 @@ class TrackedLog:
             batch = self._batches.pop()
             del self._prefixes[batch.end_offset]
             if batch.sequence is not None:
-                self._sequences.discard(batch.sequence)
+                self._sequences.pop(batch.sequence, None)
             was_committed = self._is_committed(batch)
             # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
             if was_committed and self._committed.start_offset < batch.end_offset and not self._is_rotten():
@@ -197,7 +203,7 @@ class TrackedLog:
         follows builds on them."""
         for batch in self._batches:
             if batch.sequence is not None and not self._is_committed(batch):
-                self._sequences.discard(batch.sequence)
+                self._sequences.pop(batch.sequence, None)
         self._batches.clear()
         self._begin()
 
@@ -248,9 +254,10 @@ class TrackedLog:
         if self._committed.known.setdefault((batch.base_offset, epoch), batch.prefix) != batch.prefix:
             self.violated("I-2", f"another log up to the batch of epoch {epoch} at {batch.base_offset} than elsewhere")
         if batch.sequence is not None:
-            if batch.sequence in self._sequences and not self._was_replaced(batch.sequence):
+            is_again = self._sequences.get(batch.sequence, 0) > self._committed.restarted_at
+            if is_again and not self._was_replaced(batch.sequence):
                 self.violated("I-10", f"{batch.sequence} again at {batch.base_offset}")
-            self._sequences.add(batch.sequence)
+            self._sequences[batch.sequence] = batch.end_offset
         self._batches.append(batch)
         self._prefixes[batch.end_offset] = batch.prefix
 

@@ -6,7 +6,7 @@ from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.replicas import Committed, TrackedLog
 from tests.simulation.judge import Judge
 from tests.simulation.trace import Trace
-from tests.storage.support import append, batch, new_log
+from tests.storage.support import NOW, append, batch, new_log
 
 
 class Replicas:
@@ -74,6 +74,27 @@ def test_deleted_records_that_are_back_are_not_compared(replicas):
 
     assert restarted.has_committed()
     assert replicas.violated == []
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_sequences_stand_once_but_after_restarts_of_followers(replicas, *, is_restarted):
+    """One that began again behind what is deleted knows of no producer, as Kafka's do, and may lead."""
+    leader = replicas.add(owner="leader")
+    sent = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    append(leader.log, batch("a", **sent), leader_epoch=0)
+    leader.look()
+    leader.commit(1, 0)
+    delete(leader, 1)
+    if is_restarted:
+        follower = replicas.add(owner="follower")
+        follower.log.truncate_fully_and_start_at(1)
+        follower.look()
+
+    leader.log.append_as_follower(batch("a", base_offset=1, leader_epoch=1, **sent), now_wall_ms=NOW)
+    leader.log.write_pending(now_wall_ms=NOW)
+    leader.look()
+
+    assert replicas.violated == ([] if is_restarted else ["I-10"])
 
 
 def test_epochs_that_are_forgotten_with_no_deletion_are_found(replicas):

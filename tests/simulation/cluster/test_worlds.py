@@ -76,6 +76,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(102_624, id="record-below-the-high-watermark-taken-for-in-doubt"),
         pytest.param(103_699, id="leader-that-cannot-read-what-it-commits"),
         pytest.param(104_153, id="batch-sent-to-a-deposed-leader-that-misses-those-before"),
+        pytest.param(105_445, id="sequence-that-a-restarted-follower-leads-without"),
         pytest.param(104_692, id="log-whose-records-were-all-deleted-before-all-lost-data"),
         pytest.param(104_564, id="index-of-a-closed-log-that-a-blackout-tore"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
