@@ -108,3 +108,15 @@ def test_producer_id_of_another_transactional_id_is_found(judge: Judge) -> None:
     book.handed_out("other", (1, 1), (-1, -1))
 
     assert violated(judge) == ["I-8"]
+
+
+def test_record_without_its_marker_may_be_read(judge: Judge) -> None:
+    book = book_of(judge)
+    aborted = book.begin(ID, (1, 0))
+    (value,) = book.write(aborted, PARTITION, [b"k"])
+    book.undecided_in = lambda partition: {5}
+
+    book.see("reader", PARTITION, 5, value, at_the_end=True)
+    assert violated(judge) == []
+    book.see("reader", PARTITION, 6, value, at_the_end=True)
+    assert violated(judge) == ["I-21"]

@@ -6,6 +6,7 @@ of one in doubt everything is seen, or nothing. What was deleted since, or has a
 is compacted, need not be there in the end.
 """
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from tests.simulation.judge import Judge
@@ -72,6 +73,8 @@ class TransactionBook:
         """`loses_records`: the topic is compacted, or records of it are deleted."""
         self.partitions = partitions
         self._loses_records = loses_records
+        # Offsets of records of which a replica cannot know what became of their transaction.
+        self.undecided_in: Callable[[Partition], Set[int]] = lambda partition: frozenset()
         self.transactions: list[Transaction] = []
         self.lines: dict[str, Line] = {}
         self._judge = judge
@@ -137,6 +140,9 @@ class TransactionBook:
         where = f"{value} at {offset} of {partition}, which {reader} reads,"
         if transaction is None or value not in transaction.values.get(partition, ()):
             self._judge.violated("I-21", f"{where} was not written there")
+            return
+        if not transaction.is_committed and offset in self.undecided_in(partition):
+            self._judge.counts["records without their marker read"] += 1
             return
         if not transaction.may_be_seen:
             self._judge.violated("I-21", f"{where} is of {transaction}, which was not committed")

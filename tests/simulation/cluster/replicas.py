@@ -60,6 +60,13 @@ class Committed:
     """Keys of tombstones that expired before some replica had them."""
     end_record_epoch: int = -1
     """Of the last record, where the log is compacted and has transactions."""
+    markers_of: "dict[str, set[Marker]]" = field(default_factory=dict)
+    """Markers of transactions that the replica of each broker has had, in all its lives, as far as they were not cut;
+    where the log is compacted."""
+    expired_markers: "set[Marker]" = field(default_factory=set)
+    """Those that a replica has removed."""
+    undecided: set[int] = field(default_factory=set)
+    """Offsets of records of transactions whose marker expired before some replica had it."""
     prefixes_before: dict[tuple[int, int], int] = field(default_factory=dict)
     """Where any replica may lead: the hash of the log before a batch, by base offset and leader epoch."""
     last_prefixes: dict[int, int] = field(default_factory=dict)
@@ -70,6 +77,12 @@ class LatestRecord(NamedTuple):
     offset: int
     leader_epoch: int
     is_tombstone: bool
+
+
+class Marker(NamedTuple):
+    offset: int
+    leader_epoch: int
+    producer_id: int
 
 
 class TrackedLog:

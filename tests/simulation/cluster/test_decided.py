@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.decided import DecidedLog
 from tests.simulation.cluster.replicas import Committed
@@ -19,16 +20,40 @@ def replica() -> DecidedLog:
     return DecidedLog(Judge(Trace(lambda: 0)), Committed("t-0"), new_log(FakeDisk(), CONFIG), "broker")
 
 
+def another(replica: DecidedLog, log: Log | None = None) -> DecidedLog:
+    """Of the same partition, on another broker."""
+    return DecidedLog(replica._judge, replica._committed, log or new_log(FakeDisk(), CONFIG), "another broker")
+
+
+def copy(log: Log, source: DecidedLog, offset: int) -> None:
+    batches = source.log.read(offset, 1 << 20, upper_bound=source.log.log_end_offset, wait=True).records
+    log.append_as_follower(batches, now_wall_ms=NOW)
+    log.write_pending(now_wall_ms=NOW)
+
+
+def expire_marker(replica: DecidedLog) -> None:
+    """That of an aborted transaction, at 1: the records go first, then the marker gets its horizon, which passes."""
+    end(replica.log, producer=7, commit=ABORT)
+    for passed_ms in (0, 0, 2_000):
+        assert replica._committed.expired_markers == set()
+        write(replica.log, "b", producer=7, key="k")
+        end(replica.log, producer=7, commit=COMMIT)
+        replica.look()
+        replica.commit(replica.log.log_end_offset, 0)
+        clean(replica, NOW + passed_ms)
+    assert 1 in {marker.offset for marker in replica._committed.expired_markers}
+
+
 def violated(replica: DecidedLog) -> list[str]:
     return [violation.partition(":")[0] for violation in replica._judge.violations]
 
 
-def clean(replica: DecidedLog) -> None:
+def clean(replica: DecidedLog, now: int = NOW) -> None:
     log = replica.log
     log.roll()
-    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.last_stable_offset(log.log_end_offset))
+    plan = plan_compaction(log, now_wall_ms=now, upper_bound=log.last_stable_offset(log.log_end_offset))
     assert plan is not None
-    assert apply_compaction(log, compact(plan), now_wall_ms=NOW)
+    assert apply_compaction(log, compact(plan), now_wall_ms=now)
     replica.look()
 
 
@@ -104,3 +129,56 @@ def test_uncommitted_marker_of_an_earlier_leader_may_be_cut(replica: DecidedLog)
     replica.look()
 
     assert violated(replica) == []
+
+
+def test_who_was_away_until_a_marker_expired_is_excused(replica: DecidedLog) -> None:
+    """Its copy of the aborted record is committed by the next marker of the producer."""
+    away = another(replica)
+    for each in (replica, away):
+        write(each.log, "a", producer=7, key="other")
+        each.look()
+    expire_marker(replica)
+
+    copy(away.log, replica, 2)
+    away.look()
+
+    assert replica._committed.undecided == {0}
+    assert violated(away) == []
+    assert away.has_committed()
+    assert replica.has_committed()
+
+
+def test_who_has_had_the_marker_is_not_excused(replica: DecidedLog) -> None:
+    """Also in another life of its broker: it has removed the marker itself, before the record."""
+    away = another(replica)
+    for each in (replica, away):
+        write(each.log, "a", producer=7, key="other")
+        each.look()
+    end(away.log, producer=7, commit=ABORT)
+    away.look()
+    expire_marker(replica)
+    without = new_log(FakeDisk(), CONFIG)
+    write(without, "a", producer=7, key="other")
+    copy(without, replica, 2)
+
+    another(replica, without).look()
+
+    assert replica._committed.undecided == set()
+
+
+def test_marker_that_was_cut_was_not_had(replica: DecidedLog) -> None:
+    away = another(replica)
+    for each in (replica, away):
+        write(each.log, "a", producer=7, key="other")
+        each.look()
+    end(away.log, producer=7, commit=ABORT)
+    away.look()
+    away.log.truncate_to(1)
+    away.look()
+    expire_marker(replica)
+
+    assert replica._committed.undecided == set()
+    copy(away.log, replica, 2)
+    away.look()
+
+    assert replica._committed.undecided == {0}

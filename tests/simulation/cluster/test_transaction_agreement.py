@@ -5,8 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
-from tests.simulation.cluster.transaction_agreement import differences, differences_from_log, overlapping
+from tests.simulation.cluster.transaction_agreement import (
+    differences,
+    differences_from_log,
+    open_transactions,
+    overlapping,
+)
 from tests.storage.support import NOW, new_log
 from tests.storage.transactional import ABORT, COMMIT, end, write
 
@@ -43,6 +49,18 @@ def test_equal_replicas_agree() -> None:
 )
 def test_replicas_that_differ_are_found(other: Sequence[Step]) -> None:
     assert differences({1: replica(ABORTED), 2: replica(other)})
+
+
+def test_undecided_transaction_may_be_open_in_one() -> None:
+    logs = {n: new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({"compact"}))) for n in (1, 2)}
+    for log in logs.values():
+        write(log, "x", producer=7, key="k")
+    end(logs[1], producer=7, commit=ABORT)
+
+    assert open_transactions(logs[1]) == set()
+    assert open_transactions(logs[2]) == {0}
+    assert len(differences(logs)) == 1
+    assert differences(logs, {0}) == []
 
 
 def test_index_without_an_aborted_transaction_is_found() -> None:

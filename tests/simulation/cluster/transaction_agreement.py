@@ -4,12 +4,13 @@ Looked at when nothing is written any more and every replica has everything. A l
 compacted does not say all that its replicas remember: then only what both of two replicas know is compared.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.control import marker_of
+from ottla.storage.producer_entry import NO_OFFSET
 from ottla.storage.producer_state import ProducerBatch, ProducerState, ProducerStateManager
 from ottla.storage.transactions import AbortedTxn
 
@@ -37,27 +38,38 @@ def known(states: Mapping[int, ProducerState]) -> dict[int, KnownProducer]:
     }
 
 
-def differences(replicas: Mapping[int, Any]) -> list[str]:
-    """Between the logs of one partition, by broker, which all end at one offset."""
+def open_transactions(log: Any) -> set[int]:
+    """Their first offsets."""
+    return {state.transaction_first_offset for state in log.producers.states.values()} - {NO_OFFSET}
+
+
+def differences(replicas: Mapping[int, Any], undecided: Set[int] = frozenset()) -> list[str]:
+    """Between the logs of one partition, by broker, which all end at one offset. A transaction that began at an
+    undecided one may be open in one of them only."""
     return [
         f"brokers {one} and {other}: {difference}"
         for (one, log), (other, further) in pairwise(replicas.items())
-        for difference in _between(log, further)
+        for difference in _between(log, further, undecided)
     ]
 
 
-def _between(one: Any, other: Any) -> Iterator[str]:
+def _between(one: Any, other: Any, undecided: Set[int]) -> Iterator[str]:
     ours, theirs = known(one.producers.states), known(other.producers.states)
     say_all = _says_all(one) and _says_all(other)
     if not say_all:
         common = ours.keys() & theirs.keys()
         # A marker that compaction has emptied does not say who wrote it.
-        ours, theirs = ({each: side[each]._replace(coordinator_epoch=-1) for each in common} for side in (ours, theirs))
+        ours, theirs = ({each: _in_part(side[each], undecided) for each in common} for side in (ours, theirs))
     for producer_id in sorted(ours.keys() | theirs.keys()):
         if ours.get(producer_id) != theirs.get(producer_id):
             yield f"producer {producer_id} is {ours.get(producer_id)} and {theirs.get(producer_id)}"
     if say_all and aborted(one) != aborted(other):
         yield f"aborted transactions {aborted(one)} and {aborted(other)}"
+
+
+def _in_part(producer: KnownProducer, undecided: Set[int]) -> KnownProducer:
+    open_since = NO_OFFSET if producer.open_since in undecided else producer.open_since
+    return producer._replace(coordinator_epoch=-1, open_since=open_since)
 
 
 def aborted(log: Any) -> list[AbortedTxn]:

@@ -29,7 +29,7 @@ class TransactionRest:
             for node in self._world.nodes.values()
             for what in (
                 *_open_in_coordinators(node.broker),
-                *_open_in_partitions(node.broker),
+                *self._open_in_partitions(node.broker),
                 *_left_over(node.broker),
             )
         ]
@@ -48,7 +48,7 @@ class TransactionRest:
         try:
             for partition in self._world.book.partitions:
                 await self._read_all(partition)
-            starts = {partition: self._world.deleted_before(partition) for partition in self._world.book.partitions}
+            starts = {partition: self._readable_from(partition) for partition in self._world.book.partitions}
             self._world.book.judge_all(starts, is_compacted=self._world.plan.compacts)
             for transactional_id in self._world.book.lines:
                 await self._judge_offset(transactional_id)
@@ -59,15 +59,37 @@ class TransactionRest:
         for partition in self._world.book.partitions:
             self._judge_replicas(*partition)
 
+    def _readable_from(self, partition: tuple[str, int]) -> int:
+        """The log end where a transaction hangs in the leader: readers of committed records do not get past it."""
+        state = self._world.truth.partition(*partition)
+        assert state is not None, "the topic of transactions is not deleted"
+        replica = self._world.nodes[state.leader].broker.replicas.find(*partition)
+        end_offset: int = replica.log.log_end_offset
+        return self._world.deleted_before(partition) if replica.last_stable_offset == end_offset else end_offset
+
+    def _open_in_partitions(self, broker: Any) -> list[str]:
+        return [
+            f"{partition} is stable up to {partition.last_stable_offset} of {partition.high_watermark}"
+            for partition in broker.replicas
+            if partition.last_stable_offset != partition.log.log_end_offset and not self._hangs(partition)
+        ]
+
+    def _hangs(self, partition: Any) -> bool:
+        """Whether nothing keeps it from being stable but transactions whose markers expired while it was away: on Kafka
+        such a hanging transaction stays open until an administrator aborts it."""
+        open_since = agreement.open_transactions(partition.log)
+        undecided = self._world.undecided_in((partition.topic, partition.index))
+        return partition.high_watermark == partition.log.log_end_offset and bool(open_since) and open_since <= undecided
+
     def _judge_replicas(self, topic: str, index: int) -> None:
         """I-31 and I-32."""
         state = self._world.truth.partition(topic, index)
         if state is None:
             return
-        nodes = self._world.nodes
+        nodes, undecided = self._world.nodes, self._world.undecided_in((topic, index))
         logs = {node_id: nodes[node_id].broker.replicas.find(topic, index).log for node_id in state.isr}
         ids = {transaction.pair[0]: transaction.transactional_id for transaction in self._world.book.transactions}
-        found = [("I-32", what) for what in agreement.differences(logs)]
+        found = [("I-32", what) for what in agreement.differences(logs, undecided)]
         for node_id, log in logs.items():
             found += [("I-32", f"broker {node_id}: {what}") for what in agreement.differences_from_log(log)]
             found += [("I-31", f"broker {node_id}: {what}") for what in agreement.overlapping(log, ids)]
@@ -161,11 +183,3 @@ def _left_over(broker: Any) -> list[str]:
         (questions, "questions to coordinators are not answered"),
     )
     return [f"{count} {what}" for count, what in left if count]
-
-
-def _open_in_partitions(broker: Any) -> list[str]:
-    return [
-        f"{partition} is stable up to {partition.last_stable_offset} of {partition.high_watermark}"
-        for partition in broker.replicas
-        if partition.last_stable_offset != partition.log.log_end_offset
-    ]

@@ -102,6 +102,7 @@ class ClusterWorld:
             self.judge, self.truth, compacts=self.plan.compacts, transacts=self.plan.transacts
         )
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
+        self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
 
     def run(self) -> Outcome:
@@ -190,6 +191,11 @@ class ClusterWorld:
         """The highest log start offset that any replica has had."""
         committed = self.inspector.committed_now(partition)
         return 0 if committed is None else committed.start_offset
+
+    def undecided_in(self, partition: Partition) -> set[int]:
+        """Offsets of records whose transaction's marker expired before some replica had it."""
+        committed = self.inspector.committed_now(partition)
+        return set() if committed is None else committed.undecided
 
     async def connect(self, client_id: str) -> ClusterWire:
         return await self.connect_to(self._client_rng.choice(list(self.bootstrap.values())), client_id)
