@@ -54,17 +54,20 @@ class StableOffset:
         self._epochs.clear()
 
     def may_be(self, high_watermark: int, log_start_offset: int) -> tuple[int, ...]:
-        """The least and the greatest: the first offset of the first transaction without a marker below the high
-        watermark, which never falls; or without one that was read back. And the log start, where what was deleted is
-        not known."""
+        """From the least to the greatest: the first offset of the first transaction without a marker below the high
+        watermark, which never falls; or without one below the snapshot that producers were read back from, which may
+        end behind any marker. And the log start, where what was deleted is not known."""
         least = self._first_open(high_watermark, high_watermark)
         while self._first_unstable < len(self._pieces) and self._pieces[self._first_unstable].base_offset < least:
             self._first_unstable += 1
-        greatest = least
-        if least < high_watermark < self._read_back:
-            greatest = self._first_open(high_watermark, self._read_back)
-        may_be = max(least, log_start_offset), max(greatest, log_start_offset)
-        return (*may_be, log_start_offset) if self._unknown_below else may_be
+        may_be = [least]
+        if least < high_watermark:
+            read_back = (piece.base_offset for piece in self._pieces if piece.is_marker)
+            snapshots = [offset + 1 for offset in read_back if high_watermark <= offset < self._read_back]
+            may_be += [self._first_open(high_watermark, snapshot) for snapshot in snapshots]
+        if self._unknown_below:
+            may_be.append(log_start_offset)
+        return tuple(max(offset, log_start_offset) for offset in may_be)
 
     def _first_open(self, high_watermark: int, markers_below: int) -> int:
         open_since: dict[int, int] = {}
