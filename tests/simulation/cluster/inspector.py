@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
+from ottla.coordinator.runtime.partition import Phase
 from ottla.protocol.errors import CorruptMessage
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.decided import DecidedLog
@@ -211,9 +212,9 @@ class BrokerInspector:
         self._loaded.discard(index)
 
     def _look_at_loaded(self, partitions: list[Any]) -> None:
-        """I-17: a coordinator that has just loaded knows what its log says."""
+        """I-17: a coordinator that has just loaded knows what its log says. One that could not will load again."""
         for hosted in partitions:
-            if hosted.index in self._loaded or hosted.is_loading:
+            if hosted.index in self._loaded or hosted.coordinator.phase is not Phase.ACTIVE:
                 continue
             self._loaded.add(hosted.index)
             try:

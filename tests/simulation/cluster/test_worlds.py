@@ -83,6 +83,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(105_648, id="transaction-that-hangs-in-a-replica-that-was-away-until-its-marker-expired"),
         pytest.param(105_816, id="aborted-record-that-a-replica-without-its-marker-keeps"),
         pytest.param(151_177, id="snapshot-of-producers-between-markers-above-the-high-watermark"),
+        pytest.param(151_145, id="group-coordinator-that-no-descriptor-was-left-to-load"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
