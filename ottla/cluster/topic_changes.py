@@ -55,7 +55,7 @@ def replace_topics(image: MetadataImage, topics: Mapping[str, TopicInfo | None])
     changes: list[Change] = []
     for name, after in topics.items():
         before = image.topic(name)
-        changed = changes_between(_values(before), _values(after))
+        changed = _changes(before, after)
         if before is not None and after is None:
             mark = deletion_mark(before)
             changed.append(Put(mark.key, deletion_value(mark)))
@@ -64,6 +64,13 @@ def replace_topics(image: MetadataImage, topics: Mapping[str, TopicInfo | None])
             expected += _expectations(name, before, changed)
         changes += changed
     return Transaction(tuple(expected), tuple(changes))
+
+
+def _changes(before: TopicInfo | None, after: TopicInfo | None) -> list[Change]:
+    if before is None or after is None or before.topic_id == after.topic_id:
+        return changes_between(_values(before), _values(after))
+    # Another topic of this name: it is understood by all of its keys, those that stay the same too.
+    return changes_between(dict.fromkeys(_values(before), b""), _values(after))
 
 
 def _expectations(name: str, topic: TopicInfo | None, changed: Iterable[Change]) -> Iterator[Expect]:

@@ -36,6 +36,9 @@ FILE_NAME_BYTES_MAX = 255
 ConfigOf = Callable[[str], LogConfig]
 """The settings of a topic."""
 
+Fill = Callable[[Path], LogHistory]
+"""Puts the files of a log into its directory, and gives the log's history. Raises OSError."""
+
 
 class Checkpoint(NamedTuple):
     """A checkpoint file, made but not yet written."""
@@ -92,6 +95,8 @@ class LogDirectory:
         self._removed: list[tuple[int, Path]] = []
         self._removed_count = 0
         self._log_starts = LogStartFile(files, path / checkpoints.LOG_START_OFFSETS)
+        self.fills: dict[TopicPartition, Fill] = {}
+        """Of logs that are to be created next with the files of a copy, and not empty."""
 
     @classmethod
     def open(
@@ -145,7 +150,7 @@ class LogDirectory:
         return self._logs
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_wall_ms: int) -> Log:
-        """A new, empty log. Raises KafkaStorageError."""
+        """A new log: empty, or with what `fills` has for it. Raises KafkaStorageError."""
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
         directory = self.path / f"{topic}-{partition}"
         if self._log_starts.may_have_line_of((topic, partition)):
@@ -156,16 +161,20 @@ class LogDirectory:
                 # Of a log that was deleted, or that could not be created. None of its records may come into this one.
                 self._put_aside(directory, now_wall_ms + config.file_delete_delay_ms)
             self._files.make_directory(directory)
-            mark_without_gaps(self._files, directory)
+            history = self.fills.pop((topic, partition), self._begin_empty)(directory)
             metadata = checkpoints.build_partition_metadata(topic_id)
             # Synced with the first flush: should it be lost before, the cluster's metadata knows the id, and
             # `assign_topic_id` writes it again.
             write_atomically(self._files, directory / checkpoints.PARTITION_METADATA, metadata, sync=False)
-            log = self._open_log(directory, topic, partition, config, LogHistory(), now_wall_ms)
+            log = self._open_log(directory, topic, partition, config, history, now_wall_ms)
         except OSError as error:
             raise storage_error("create", directory, error) from error
         self._logs[topic, partition] = log
         return log
+
+    def _begin_empty(self, directory: Path) -> LogHistory:
+        mark_without_gaps(self._files, directory)
+        return LogHistory()
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Give a log that carries no topic id the one it has in the cluster's metadata."""

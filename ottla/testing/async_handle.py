@@ -14,6 +14,7 @@ from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
+from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
 from ottla.testing.waits import Condition
@@ -155,6 +156,12 @@ class KafkaAsync:
 
     async def reset(self) -> ResetReport:
         return await self._bed.loop.wait(self._bed.reset())
+
+    async def snapshot(self, name: str) -> SnapshotReport:
+        return await self._bed.loop.wait(self._bed.snapshot(name))
+
+    async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
+        return await self._bed.loop.wait(self._bed.restore(name, members=members))
 
     async def _wait(self, condition: Condition, within: float | None) -> None:
         await self._bed.loop.wait(self._bed.wait(condition, within))

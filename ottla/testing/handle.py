@@ -21,6 +21,7 @@ from ottla.protocol.records.record import RecordHeader
 from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
 from ottla.testing.profile import client_config
+from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import (
     ConnectionView,
@@ -208,6 +209,17 @@ class Kafka:
         """Empties the broker: connections, groups, offsets, transactions, topics, ACLs, quotas, users, configs. Topics
         given at the start are made again. What has been used once as an identity is not used again."""
         return self._bed.run(self._bed.reset())
+
+    def snapshot(self, name: str) -> SnapshotReport:
+        """Keeps the state of the broker under this name, for `restore`: topics and records, configs, groups with their
+        offsets, transactions, users, ACLs, quotas and fault rules. Raises SnapshotError for a cluster of several."""
+        return self._bed.run(self._bed.snapshot(name))
+
+    def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
+        """Gives the broker that state again, at the same port. Connections of clients are closed. Groups come back
+        empty, with their offsets; with `members="keep"` they have their members, whose sessions begin again. Open
+        transactions come back open. Raises SnapshotError where there is no such snapshot."""
+        return self._bed.run(self._bed.restore(name, members=members))
 
 
 class KafkaTopic:

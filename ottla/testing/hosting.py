@@ -14,6 +14,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.broker import Broker
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
+from ottla.storage.files import FileSystem
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
 from ottla.testing.worker import NotRunningError
@@ -51,8 +52,10 @@ class HostedBrokers:
         brokers: int,
         attach: Callable[[Parts], None],
         fault_host: FaultHost,
+        files: FileSystem,
     ) -> None:
-        """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
+        """`attach` is called with the parts of every broker that has started. `files` are those of a broker by itself.
+        Raises ConfigError."""
         options = ParsedOptions({"settings": settings})
         self.config = options.config
         self.count = checked_count(brokers, None)
@@ -60,6 +63,7 @@ class HostedBrokers:
         self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
         self._attach = attach
         self.fault_host = fault_host
+        self._files = files
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
 
@@ -71,6 +75,7 @@ class HostedBrokers:
                 data_dir=data_dir,
                 host=LOOPBACK,
                 port=0,
+                files=self._files,
                 log=self._log,
                 new_dispatcher=self.fault_host.new_dispatcher,
             )

@@ -17,6 +17,8 @@ from ottla.testing.hosting import HostedBrokers
 from ottla.testing.profile import profile_settings
 from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
+from ottla.testing.snapshots.linked_files import LinkedFileSystem
+from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
 from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing
@@ -56,11 +58,13 @@ class Testbed:
         self.histories = GroupHistories()
         self.waits = Waits()
         merged = {**profile_settings(profile), **(settings or {})}
-        self.hosted = HostedBrokers(merged, brokers, self._attach, FaultHost(fault_seed, self.wire.noting))
+        files, fault_host = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting)
+        self.hosted = HostedBrokers(merged, brokers, self._attach, fault_host, files)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
+        self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self._topics = dict(topics or {})
         self._data = data
         self._loop: BrokerLoop | None = None
@@ -143,6 +147,15 @@ class Testbed:
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
         await self._make_topics()
         return report
+
+    async def snapshot(self, name: str) -> SnapshotReport:
+        """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""
+        assert self._scratch is not None, "what runs has its data somewhere"
+        return await self.snapshots.take(name, self._scratch.path / "snapshots")
+
+    async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
+        """Raises SnapshotError, StoreError."""
+        return await self.snapshots.restore(name, await self.open_connections(), members=members)
 
     async def open_connections(self) -> list[ConnectionView]:
         """Those of clients. What was closed just before the call is not among them."""

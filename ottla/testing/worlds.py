@@ -7,11 +7,12 @@ Identities are not used twice. Topic ids and member ids are random, generations 
 topics begin above all earlier ones, and a batch of a producer id that was given out before the reset is refused with
 UNKNOWN_PRODUCER_ID: Kafka would accept any sequence number of an id that a partition knows nothing of.
 
-What is left open at a reset is a leak: a producer without an id, and requests that name topics, cannot be told apart
-from those of the next test.
+Each connection that is open at a reset is a leak: its client may go on, and where it is a producer without an id, or
+names topics in its requests, the broker cannot know it from a client of the next test.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -36,6 +37,7 @@ from ottla.testing.hosting import HostedBrokers
 from ottla.testing.views import ConnectionView
 from ottla.testing.wire import WireRing
 
+COORDINATOR_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 KEPT_AS_AT_FIRST = (ACLS, QUOTAS, SCRAM, BROKER_CONFIGS, FEATURES)
 # A client that closes its connection and returns has done so by the second turn of the loop.
 TURNS_FOR_CLOSING = 3
@@ -68,39 +70,45 @@ class WorldKeeper:
         self._histories = histories
         self._wire = wire
         self._first: dict[str, bytes] = {}
-        self._leader_epoch_max = 0
-        self._floor = ProducerFloor()
+        self.leader_epoch_max = 0
+        """Of all topics that there were."""
+        self.floor = ProducerFloor()
 
     def attach(self, parts: Parts) -> None:
         """To a broker that has started."""
         parts.metadata.watchers.append(self._note_leader_epochs)
-        self._floor.attach(parts)
+        self.floor.attach(parts)
 
     async def remember(self) -> None:
         """What there is now is what a reset leaves."""
-        self._first = {entry.key: entry.value for entry in await self._stored()}
+        self._first = {entry.key: entry.value for entry in await self.stored()}
 
     async def reset(self, connections: Sequence[ConnectionView], groups: int) -> ResetReport:
         """`connections` are those that clients have open now, `groups` how many there are."""
         began = perf_counter()
         all_parts = list(self._hosted.parts().values())
         for parts in all_parts:
-            self._close_connections(parts)
+            self.close_connections(parts)
         # The requests of a connection are forgotten when it is lost, which is in the next turn.
         await next_step()
-        self._floor.rise(all_parts)
+        self.floor.rise(all_parts)
         for parts in all_parts:
             self._empty_coordinators(parts)
         topics = await self._delete(all_parts)
         for parts in all_parts:
-            parts.fetch_sessions.drop_detached(parts.runtime.clock.now_ms() + DETACHED_MS)
-            parts.runtime.log.levels.reset()
-            parts.log_manager.remove_files()
-        self._histories.clear()
-        self._wire.deliveries.clear()
+            self.forget_requests(parts)
         return ResetReport(topics, groups, tuple(connections), (perf_counter() - began) * 1000)
 
-    def _close_connections(self, parts: Parts) -> None:
+    def forget_requests(self, parts: Parts) -> None:
+        """Of clients whose connections were closed: fetch sessions, and what was noted of groups and deliveries."""
+        parts.fetch_sessions.drop_detached(parts.runtime.clock.now_ms() + DETACHED_MS)
+        parts.runtime.log.levels.reset()
+        parts.log_manager.remove_files()
+        self._histories.clear()
+        self._wire.deliveries.clear()
+
+    def close_connections(self, parts: Parts) -> None:
+        """Those of clients."""
         for connection in list(parts.server.connections):
             if not self._wire.notes_of(connection).is_of_broker:
                 connection.close(CloseReason.BROKER_STOPS, None)
@@ -110,6 +118,16 @@ class WorldKeeper:
     def _empty_coordinators(self, parts: Parts) -> None:
         """They resign, their logs begin where they end, and they are elected again, with nothing to load: one step of
         the loop, so that no request meets a broker without its coordinator."""
+        with self.without_coordinators(parts):
+            for name in COORDINATOR_TOPICS:
+                for replica in parts.replicas.of_topic(name):
+                    if replica.is_leader:
+                        _empty(parts, replica)
+
+    @contextmanager
+    def without_coordinators(self, parts: Parts) -> Iterator[None]:
+        """They resign for the body, and load after it what is in their logs then. Groups begin generations above all
+        earlier ones."""
         loaders: dict[str, LeadershipWatcher] = {
             CONSUMER_OFFSETS: parts.group_loader,
             TRANSACTION_STATE: parts.transaction_loader,
@@ -118,30 +136,34 @@ class WorldKeeper:
         if coordinator is not None:
             coordinator.generation_floor = self._histories.generation_max
         for name, loader in loaders.items():
-            led = [replica for replica in parts.replicas.of_topic(name) if replica.is_leader]
-            for replica in led:
-                loader.resigned(replica.index)
-            parts.runtime.end_event()
-            for replica in led:
-                _empty(parts, replica)
-                loader.elected(replica.index)
+            for replica in parts.replicas.of_topic(name):
+                if replica.is_leader:
+                    loader.resigned(replica.index)
         parts.runtime.end_event()
+        try:
+            yield
+        finally:
+            for name, loader in loaders.items():
+                for replica in parts.replicas.of_topic(name):
+                    if replica.is_leader:
+                        loader.elected(replica.index)
+            parts.runtime.end_event()
 
     # Topics and what else the metadata has.
 
     async def _delete(self, all_parts: Sequence[Parts]) -> int:
         first = all_parts[0]
-        stored = await self._stored()
+        stored = await self.stored()
         deleted: list[str] = []
 
         def plan() -> Transaction:
             image = first.metadata.image
             deleted[:] = [name for name in image.topics if name not in INTERNAL_TOPICS]
             topics = replace_topics(image, dict.fromkeys(deleted))
-            return Transaction(topics.expected, (*topics.changes, *self._as_at_first(stored)))
+            return Transaction(topics.expected, (*topics.changes, *self.changes_to(self._first, stored)))
 
         for parts in all_parts:
-            parts.topics.begin_leader_epochs_at(self._leader_epoch_max + 1)
+            parts.topics.begin_leader_epochs_at(self.leader_epoch_max + 1)
         await first.metadata.commit_planned(plan)
         revision = first.metadata.image.revision
         for parts in all_parts:
@@ -151,12 +173,14 @@ class WorldKeeper:
                 await next_step()
         return len(deleted)
 
-    def _as_at_first(self, stored: Sequence[Entry]) -> list[Change]:
+    def changes_to(self, wanted: Mapping[str, bytes], stored: Sequence[Entry]) -> list[Change]:
+        """What makes `wanted` of what there is."""
         now = {entry.key: entry.value for entry in stored}
-        changes: list[Change] = [Put(key, value) for key, value in self._first.items() if now.get(key) != value]
-        return changes + [Delete(key) for key in now if key not in self._first]
+        changes: list[Change] = [Put(key, value) for key, value in wanted.items() if now.get(key) != value]
+        return changes + [Delete(key) for key in now if key not in wanted]
 
-    async def _stored(self) -> list[Entry]:
+    async def stored(self) -> list[Entry]:
+        """What there is beside topics: ACLs, quotas, users, configs of brokers, features. Raises StoreError."""
         metadata = next(iter(self._hosted.parts().values())).metadata
         found = await metadata.read("")
         if isinstance(found, Unavailable):
@@ -168,7 +192,7 @@ class WorldKeeper:
         for name in update.topics:
             topic = update.image.topic(name)
             for each in () if topic is None else topic.partitions:
-                self._leader_epoch_max = max(self._leader_epoch_max, each.leader_epoch)
+                self.leader_epoch_max = max(self.leader_epoch_max, each.leader_epoch)
 
 
 def _empty(parts: Parts, replica: Partition) -> None:
@@ -181,14 +205,18 @@ def _empty(parts: Parts, replica: Partition) -> None:
 
 
 class ProducerFloor:
-    """Producer ids that were given out before the last reset are old: those below what any broker has claimed, but for
-    what was left of a claim. It stands before the appends of clients, once there are any."""
+    """Producer ids that were given out before the last reset or restore are old: those below what any broker has
+    claimed, but for what was left of a claim, and for those of the restored state. It stands before the appends of
+    clients, once there are any."""
 
     def __init__(self) -> None:
         self._claimed_until = 0
         self._unused: Sequence[range] = ()
+        self._known: Collection[int] = ()
 
-    def rise(self, all_parts: Sequence[Parts]) -> None:
+    def rise(self, all_parts: Sequence[Parts], known: Collection[int] = ()) -> None:
+        """`known` are those that the world has from now on."""
+        self._known = known
         claimed = [parts.producer_ids.claimed_until for parts in all_parts]
         self._unused = [each for parts in all_parts for each in parts.producer_ids.unused]
         if not self._claimed_until and any(claimed):
@@ -206,9 +234,12 @@ class ProducerFloor:
 
     def _checked(self, append: Any, partition: Partition, records: memoryview, *rest: Any, **named: Any) -> AppendInfo:
         producer_id = parse_batch_header(records).producer_id if len(records) >= BATCH_HEADER_SIZE else -1
-        if 0 <= producer_id < self._claimed_until and not any(producer_id in each for each in self._unused):
+        if 0 <= producer_id < self._claimed_until and not self._is_of_now(producer_id):
             raise error_for(
                 ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {producer_id} was given out before the world was reset"
             )
         info: AppendInfo = append(partition, records, *rest, **named)
         return info
+
+    def _is_of_now(self, producer_id: int) -> bool:
+        return producer_id in self._known or any(producer_id in each for each in self._unused)

@@ -1,0 +1,136 @@
+"""The copy of one log in a snapshot.
+
+    00000000000000000000.log .index .timeindex .txnindex     sealed segments: hard links
+    00000000000000000137.log .index .timeindex .txnindex     the active one: copies of what it has now
+    00000000000000000151.snapshot                            the idempotent producers at the log end
+    leader-epoch-checkpoint, ottla-no-gaps, ottla-compacted-ranges
+
+The log itself is only read. Its copy is as a clean close would have left it, so that it opens without a scan.
+"""
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.replication.partition import Partition
+from ottla.storage import checkpoints
+from ottla.storage.indexes import TimeIndex, build_transaction_index
+from ottla.storage.leader_epoch_cache import build_epochs
+from ottla.storage.local_log import NO_GAPS
+from ottla.storage.log import Log
+from ottla.storage.recovery import LogHistory
+from ottla.storage.segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_name,
+)
+from ottla.storage.segment_swap import bases_of
+from ottla.testing.snapshots.linked_files import LinkedFileSystem, copy_file
+
+
+@dataclass(slots=True)
+class LogCopy:
+    directory: Path
+    history: LogHistory
+    linked: list[str]
+    """Names of files that are kept as they are."""
+    copied: list[str]
+    copied_bytes: int
+    producer_ids: frozenset[int]
+    _source: "weakref.ref[Log]"
+    _stamp: tuple[int, int, int]
+
+    def is_like(self, log: Log) -> bool:
+        """Whether nothing was appended, deleted, compacted or truncated since, in the log that was copied or made of
+        the copy."""
+        return self._source() is log and self._stamp == _stamp(log)
+
+    def is_now(self, log: Log) -> None:
+        """The log was made of this copy."""
+        self._source, self._stamp = weakref.ref(log), _stamp(log)
+
+    def fill(self, files: LinkedFileSystem, directory: Path) -> LogHistory:
+        """Puts the files into the directory of a log; the copy keeps its own. Raises OSError."""
+        for name in self.linked:
+            files.link(self.directory / name, directory / name)
+        for name in self.copied:
+            kept = self.directory / name
+            copy_file(kept, directory / name, kept.stat().st_size)
+        return self.history
+
+    def kept_paths(self) -> list[Path]:
+        return [self.directory / name for name in self.linked]
+
+
+def copy_log(replica: Partition, directory: Path, files: LinkedFileSystem) -> LogCopy:
+    """The log as it is now, in a directory that is made. Raises OSError and KafkaStorageError."""
+    log = replica.log
+    directory.mkdir()
+    linked = list(_keep_sealed(log, directory, files))
+    written = _files_of_end(log)
+    for name, content in written.items():
+        if name not in linked:
+            (directory / name).write_bytes(content)
+    active = log.segments.active
+    copied = [*(name for name in written if name not in linked), file_name(active.base_offset, LOG_SUFFIX)]
+    copy_file(active.path(LOG_SUFFIX), directory / copied[-1], active.size)
+    history = LogHistory(
+        was_closed_cleanly=True,
+        recovery_point=log.log_end_offset,
+        log_start_offset=log.log_start_offset,
+        high_watermark=replica.high_watermark,
+        cleaned_until=log.cleaned_offset,
+    )
+    producer_ids = frozenset(log.producers.states)
+    return LogCopy(directory, history, linked, copied, active.size, producer_ids, weakref.ref(log), _stamp(log))
+
+
+def _keep_sealed(log: Log, directory: Path, files: LinkedFileSystem) -> Iterator[str]:
+    for segment in log.segments.up_to_active():
+        for suffix in SEGMENT_SUFFIXES:
+            source, name = segment.path(suffix), file_name(segment.base_offset, suffix)
+            if files.exists(source):
+                files.keep(source, directory / name)
+                yield name
+    for offset in bases_of(files.list_directory(log.directory), SNAPSHOT_SUFFIX):
+        if offset <= log.log_end_offset:
+            name = file_name(offset, SNAPSHOT_SUFFIX)
+            files.keep(log.directory / name, directory / name)
+            yield name
+
+
+def _files_of_end(log: Log) -> dict[str, bytes]:
+    """What a clean close would write, and what is small."""
+    active = log.segments.active
+    written = {
+        file_name(active.base_offset, OFFSET_INDEX_SUFFIX): active.offset_index.to_bytes(),
+        file_name(active.base_offset, TIME_INDEX_SUFFIX): _time_index(active),
+        file_name(log.log_end_offset, SNAPSHOT_SUFFIX): log.producers.snapshot_bytes(),
+        checkpoints.LEADER_EPOCHS: build_epochs(log.epochs.entries),
+    }
+    if active.aborted:
+        written[file_name(active.base_offset, TRANSACTION_INDEX_SUFFIX)] = build_transaction_index(active.aborted)
+    ranges = log.directory / checkpoints.COMPACTED_RANGES
+    if log.gaps.is_marked:
+        written[NO_GAPS] = b""
+    elif log.files.exists(ranges):
+        written[checkpoints.COMPACTED_RANGES] = log.files.read_bytes(ranges)
+    return written
+
+
+def _time_index(active: Segment) -> bytes:
+    """With the largest timestamp, which a close adds."""
+    index = TimeIndex.from_bytes(active.time_index.to_bytes())
+    assert index is not None, "an index can be read again"
+    index.maybe_append(active.max_timestamp, active.max_timestamp_offset - active.base_offset)
+    return index.to_bytes()
+
+
+def _stamp(log: Log) -> tuple[int, int, int]:
+    return log.log_start_offset, log.log_end_offset, log.truncations
