@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults")
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed")
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
+ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
 
 _pool = pytest.StashKey["TestbedPool"]()
@@ -27,17 +28,18 @@ _runs = pytest.StashKey["tuple[TestRun, ...]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("ottla_isolation", "what happens between two tests: reset, names or fresh", default="reset")
+    parser.addini("ottla_isolation", "what happens between two tests: reset, snapshot, names, fresh", default="reset")
     parser.addini("ottla_profile", "test, or kafka for Kafka's defaults untouched", default="test")
     parser.addini("ottla_settings", "server properties, NAME=VALUE", type="linelist", default=[])
     parser.addini("ottla_brokers", "how many brokers the fixtures have", default="1")
     parser.addini("ottla_deadline", "of waits, in seconds", default="5")
     parser.addini("ottla_env", "environment variables that get the bootstrap address", type="args", default=[])
     parser.addini("ottla_data", "where data directories are made: auto, or a directory", default="auto")
+    parser.addini("ottla_seed_file", "what the broker has at the begin of each test: a file", default="")
     parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
     parser.addini("ottla_unused_faults", "for fault rules that never acted: error, warn or ignore", default="error")
     group = parser.getgroup("ottla", "Kafka by Ottla")
-    group.addoption("--ottla-isolation", choices=("reset", "names", "fresh"), help="what happens between two tests")
+    group.addoption("--ottla-isolation", choices=ISOLATIONS, help="what happens between two tests")
     group.addoption(
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
     )
@@ -191,5 +193,4 @@ def kafka_world(pytestconfig: pytest.Config) -> "Callable[[], AbstractContextMan
     """For Hypothesis: `with kafka_world() as kafka:` is an empty broker for each example."""
     from ottla.testing.fixtures import clean_world
 
-    pool = _pool_of(pytestconfig)
-    return partial(clean_world, pool.get(pool.options))
+    return partial(clean_world, _pool_of(pytestconfig))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.testing.fixtures import broker_fixture
     from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
     from ottla.testing.scripts import KafkaTestCase, broker
+    from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
     from ottla.testing.waits import DeadlineExceeded
 
@@ -25,6 +26,7 @@ __all__ = [
     "KafkaTestCase",
     "KafkaTopic",
     "Record",
+    "SeedError",
     "SnapshotError",
     "broker",
     "broker_fixture",
@@ -39,6 +41,7 @@ _EXPORTS = {
     "KafkaTestCase": "ottla.testing.scripts",
     "KafkaTopic": "ottla.testing.handle",
     "Record": "ottla.protocol.records.record",
+    "SeedError": "ottla.testing.seeds.seed_schema",
     "SnapshotError": "ottla.testing.snapshots.snapshots",
     "broker": "ottla.testing.scripts",
     "broker_fixture": "ottla.testing.fixtures",

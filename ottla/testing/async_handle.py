@@ -6,11 +6,9 @@ are known without waiting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
-from ottla.protocol.records.record import RecordHeader
-from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
@@ -19,11 +17,14 @@ from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
 from ottla.testing.waits import Condition
 from ottla.testing.worlds import ResetReport
-from ottla.testing.writing import GivenRecord
+from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
+    from ottla.testing.seeds.seed_loader import SeedReport
 
 
 class KafkaAsync:
@@ -94,29 +95,9 @@ class KafkaAsync:
         await self._bed.loop.wait(self._bed.writer.delete_records(name, partition, before))
 
     async def produce(
-        self,
-        topic: str,
-        records: Sequence[GivenRecord],
-        *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Sequence[RecordHeader] = (),
-        acks: int = ACKS_ALL,
-        compression: str = "none",
-        as_producer: tuple[int, int, int] | None = None,
+        self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
-        return await self._bed.loop.wait(
-            self._bed.writer.produce(
-                topic,
-                records,
-                partition=partition,
-                timestamp=timestamp,
-                headers=headers,
-                acks=acks,
-                compression=compression,
-                as_producer=as_producer,
-            )
-        )
+        return await self._bed.loop.wait(self._bed.writer.produce(topic, records, **options))
 
     async def records(
         self,
@@ -156,6 +137,9 @@ class KafkaAsync:
 
     async def reset(self) -> ResetReport:
         return await self._bed.loop.wait(self._bed.reset())
+
+    async def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
+        return await self._bed.loop.wait(self._bed.load(seed))
 
     async def snapshot(self, name: str) -> SnapshotReport:
         return await self._bed.loop.wait(self._bed.snapshot(name))

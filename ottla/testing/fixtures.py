@@ -16,14 +16,14 @@ from typing import Any, Final, cast
 import pytest
 
 from ottla.broker.config.options import ConfigError
+from ottla.testing import isolation
 from ottla.testing.handle import Kafka
+from ottla.testing.isolation import ISOLATIONS
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
 from ottla.testing.testbed import Testbed
-from ottla.testing.views import ConnectionView
 from ottla.testing.worlds import describe_leak
 
-ISOLATIONS: Final = ("reset", "names", "fresh")
 LEAKS: Final = ("warn", "error", "ignore")
 UNUSED_FAULTS: Final = ("error", "warn", "ignore")
 BEDS_MAX: Final = 4
@@ -48,6 +48,8 @@ class FixtureOptions:
     fault_seed: int
     faults: str | Path | None = None
     """A file with rules that hold from the begin of the test."""
+    seed: Path | None = None
+    """A file with what the broker has at the begin of the test."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
@@ -92,6 +94,7 @@ def session_options(config: pytest.Config) -> FixtureOptions:
         leaks=config.getini("ottla_leaks"),
         unused_faults=config.getini("ottla_unused_faults"),
         fault_seed=cast("int", config.getoption("ottla_seed")),
+        seed=config.rootpath / config.getini("ottla_seed_file") if config.getini("ottla_seed_file") else None,
     )
 
 
@@ -100,6 +103,8 @@ def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions
     for marker in reversed(list(node.iter_markers("kafka"))):
         given: dict[str, Any] = dict(marker.kwargs)
         settings = {**options.settings, **given.pop("settings", {})}
+        if given.get("seed") is not None:
+            given["seed"] = node.path.parent / given["seed"]
         options = replace(options, settings=settings, **given)
     return options
 
@@ -189,15 +194,10 @@ class TestRun:
 
     def end(self) -> None:
         """Empties what the options say, and reports what was left open."""
-        bed, isolation = self.bed, self.options.isolation
+        bed, options = self.bed, self.options
         unused = self._unused_faults()
-        left = [] if isolation == "fresh" else bed.call(leftovers, bed, self.groups)
-        leaks: tuple[ConnectionView, ...] = ()
-        if isolation == "reset":
-            leaks = bed.run(bed.reset()).leaks
-        elif isolation == "fresh":
-            leaks = tuple(bed.run(bed.open_connections()))
-            bed.stop()
+        left = [] if options.isolation == "fresh" else bed.call(leftovers, bed, self.groups)
+        leaks = isolation.end(bed, options)
         bed.wire.test = ""
         self._report([*map(describe_leak, leaks), *left])
         if unused:
@@ -239,6 +239,7 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
         )
     options = marked_options(pool.options, node) if options is None else options
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
+    isolation.begin(bed, options)
     run = TestRun(bed, node, options)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
@@ -257,12 +258,17 @@ def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
 
 
 @contextmanager
-def clean_world(bed: Testbed) -> Generator[Kafka]:
-    """For one example of Hypothesis."""
+def clean_world(pool: TestbedPool) -> Generator[Kafka]:
+    """For one example of Hypothesis: emptied, or restored where that is the mode of the session."""
+    options = pool.options
+    if options.isolation != "snapshot":
+        options = replace(options, isolation="reset")
+    bed = pool.get(options)
+    isolation.begin(bed, options)
     try:
         yield Kafka(bed)
     finally:
-        bed.run(bed.reset())
+        isolation.end(bed, options)
 
 
 def broker_fixture(

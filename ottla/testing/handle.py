@@ -13,12 +13,10 @@ facts as they happen; one that is over raises DeadlineExceeded, which says what 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
-from ottla.protocol.records.record import RecordHeader
-from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
@@ -33,11 +31,14 @@ from ottla.testing.views import (
     TopicView,
 )
 from ottla.testing.worlds import ResetReport
-from ottla.testing.writing import GivenRecord
+from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
+    from ottla.testing.seeds.seed_loader import SeedReport
 
 RECORDS_MAX = 100_000
 
@@ -122,33 +123,12 @@ class Kafka:
         return KafkaTopic(self._bed, name)
 
     def produce(
-        self,
-        topic: str,
-        records: Sequence[GivenRecord],
-        *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Sequence[RecordHeader] = (),
-        acks: int = ACKS_ALL,
-        compression: str = "none",
-        as_producer: tuple[int, int, int] | None = None,
+        self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
-        """Partition and offset of each record. A record is its value, a pair of key and value, or a `Record`; keys
-        choose the partition as Kafka's clients in Java do, without keys records go to one partition after the other.
-        `timestamp` is in milliseconds. `as_producer` forges an idempotent batch: producer id, epoch, first sequence.
-        Raises the KafkaError that a Produce request would be answered with."""
-        return self._bed.run(
-            self._bed.writer.produce(
-                topic,
-                records,
-                partition=partition,
-                timestamp=timestamp,
-                headers=headers,
-                acks=acks,
-                compression=compression,
-                as_producer=as_producer,
-            )
-        )
+        """Partition and offset of each record. A record is its value, a pair of key and value, or a `Record`; the
+        options are those of `ottla.testing.writing.ProduceOptions`. Raises the KafkaError that a Produce request would
+        be answered with."""
+        return self._bed.run(self._bed.writer.produce(topic, records, **options))
 
     def records(
         self,
@@ -204,6 +184,11 @@ class Kafka:
         self._bed.run(self._bed.wait(condition, within))
 
     # Isolation.
+
+    def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
+        """Adds what a seed says, a file or a mapping of the same form (docs/isolation.md): topics with records, groups
+        with offsets, users, ACLs, quotas, fault rules. Raises SeedError with the path to what is wrong, and OSError."""
+        return self._bed.run(self._bed.load(seed))
 
     def reset(self) -> ResetReport:
         """Empties the broker: connections, groups, offsets, transactions, topics, ACLs, quotas, users, configs. Topics

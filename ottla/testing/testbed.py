@@ -5,7 +5,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
@@ -26,7 +26,11 @@ from ottla.testing.worker import BrokerLoop
 from ottla.testing.worlds import TURNS_FOR_CLOSING, ResetReport, WorldKeeper
 from ottla.testing.writing import WITHIN_S, BrokerWriter
 
+if TYPE_CHECKING:
+    from ottla.testing.seeds.seed_loader import SeedReport
+
 DEADLINE_S: Final = 5.0
+EMPTY: Final = ""
 
 T = TypeVar("T")
 
@@ -65,6 +69,8 @@ class Testbed:
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
+        self.contents: str | None = None
+        """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self._topics = dict(topics or {})
         self._data = data
         self._loop: BrokerLoop | None = None
@@ -89,6 +95,7 @@ class Testbed:
         await self._make_topics()
         await self._serve_groups()
         await self.world.remember()
+        self.contents = EMPTY
 
     async def _serve_groups(self) -> None:
         """A client that finds no coordinator asks again, librdkafka after a second: the first test would pay for it."""
@@ -146,7 +153,15 @@ class Testbed:
                 await self.hosted.restart(node_id)
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
         await self._make_topics()
+        self.contents = EMPTY
         return report
+
+    async def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
+        """Raises SeedError and OSError."""
+        # Imported here: most tests load no seed.
+        from ottla.testing.seeds.seed_loader import SeedLoader
+
+        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed)
 
     async def snapshot(self, name: str) -> SnapshotReport:
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""
@@ -155,7 +170,9 @@ class Testbed:
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Raises SnapshotError, StoreError."""
-        return await self.snapshots.restore(name, await self.open_connections(), members=members)
+        report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        self.contents = name
+        return report
 
     async def open_connections(self) -> list[ConnectionView]:
         """Those of clients. What was closed just before the call is not among them."""

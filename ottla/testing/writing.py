@@ -1,12 +1,17 @@
 """What a handle changes: topics, records, offsets, members. Coroutines of the brokers' loop; no connection is made."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import cycle
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 from ottla.broker.assembly import Parts
 from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome
+from ottla.broker.runtime import complete
 from ottla.cluster.topics import USE_DEFAULT, TopicSpec
+from ottla.coordinator.events import CommitOffsets, OffsetToCommit
+from ottla.coordinator.results import CommitResult
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from ottla.protocol.records.compression import Codec
@@ -22,6 +27,26 @@ WITHIN_S: Final = 30.0
 
 GivenRecord: TypeAlias = "Record | bytes | tuple[bytes | None, bytes | None]"
 """A record, its value, or its key and value."""
+
+
+class ProduceOptions(TypedDict, total=False):
+    """Options of `produce`, all of them keywords:
+
+    partition: of all records; without it, keys choose as Kafka's clients in Java do, and records without keys go to one
+        partition after the other.
+    timestamp: in milliseconds, of records that have none; without it, the broker's time.
+    headers: of records that have none.
+    acks: -1, the default, waits for all replicas; 1 and 0 do not.
+    compression: none, gzip, snappy, lz4 or zstd.
+    as_producer: forges an idempotent batch: producer id, epoch, first sequence.
+    """
+
+    partition: int | None
+    timestamp: int | None
+    headers: Sequence[RecordHeader]
+    acks: int
+    compression: str
+    as_producer: tuple[int, int, int] | None
 
 
 class BrokerWriter:
@@ -62,6 +87,23 @@ class BrokerWriter:
         parts.replicas.log_start_rose(replica)
         parts.runtime.end_event()
 
+    async def commit_offsets(self, group_id: str, offsets: Sequence[OffsetToCommit]) -> None:
+        """For a group without members, as an administrator does. Raises the KafkaError of OffsetCommit."""
+        for parts in self._hosted.parts().values():
+            groups = parts.groups
+            hosted = groups.topic.partition_of(group_id)
+            if hosted is None:
+                continue
+            request = CommitOffsets(groups.new_token(), group_id, "", None, -1, tuple(offsets))
+            answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
+            known = groups.topic.pending.ask_here(hosted.handle, request, partial(complete, answered))
+            parts.runtime.end_event()
+            for each in (known or await answered).partitions:
+                if each.error is not ErrorCode.NONE:
+                    raise error_for(each.error, f"the offset of {each.topic}-{each.partition} cannot be committed")
+            return
+        raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker coordinates the group {group_id!r}")
+
     async def produce(
         self,
         name: str,
@@ -74,9 +116,9 @@ class BrokerWriter:
         compression: str = "none",
         as_producer: tuple[int, int, int] | None = None,
     ) -> list[tuple[int, int]]:
-        """Partition and offset of each record. The checks are those of a request, and with acks=all the answer waits
-        for the replicas. A topic that is not there is created where `auto.create.topics.enable` lets clients do that.
-        Raises the KafkaError of the answer."""
+        """Partition and offset of each record; the options are `ProduceOptions`. The checks are those of a request, and
+        with acks=all the answer waits for the replicas. A topic that is not there is created where
+        `auto.create.topics.enable` lets clients do that. Raises the KafkaError of the answer."""
         if not records:
             return []
         await self._ensure(name)

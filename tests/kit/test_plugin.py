@@ -117,7 +117,7 @@ def test_wrong_marker_fails_the_collection(suite: pytest.Pytester, mark: str, se
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("ottla_isolation = none", "ottla_isolation='none': expected one of reset, names, fresh"),
+        ("ottla_isolation = none", "ottla_isolation='none': expected one of reset, snapshot, names, fresh"),
         ("ottla_settings = num.partitions", "ottla_settings: 'num.partitions' is not NAME=VALUE"),
         ("ottla_settings = num.partition=3", "did you mean"),
         ("ottla_profile = fast", "profile='fast': expected one of test, kafka"),

@@ -59,6 +59,8 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
               help="test: groups form at once, internal topics are small; kafka: Kafka's defaults.")  # fmt: skip
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, callback=_topics,
               help="A topic that is there when the command starts; repeatable.")  # fmt: skip
+@click.option("--seed-file", metavar="FILE", type=click.Path(path_type=Path),
+              help="What is there at the start: topics with records, groups, users (docs/isolation.md).")  # fmt: skip
 @click.option("--faults", "faults_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Rules by which requests fail, as JSON or YAML (docs/faults.md).")  # fmt: skip
 @click.option("--fault", "fault_lines", metavar="RULE", multiple=True,

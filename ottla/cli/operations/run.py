@@ -36,6 +36,7 @@ class RunOptions(NamedTuple):
     settings: Mapping[str, str] = {}
     topics: Mapping[str, int] = {}
     """Names, and how many partitions each has."""
+    seed_file: Path | None = None
     faults_file: Path | None = None
     fault_lines: tuple[str, ...] = ()
     unused_faults: str = "error"
@@ -73,6 +74,7 @@ def run(options: RunOptions) -> int:
         bed.start()
         try:
             _create_topics(bed, options.topics)
+            _load_seed(bed, options.seed_file)
             stopped_by = signals.received()
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
@@ -115,6 +117,21 @@ def _create_topics(bed: Testbed, topics: Mapping[str, int]) -> None:
             bed.run(bed.writer.create_topic(name, partitions, None, {}))
         except KafkaError as error:
             raise ConfigError(f"--topic {name}:{partitions}: {error}") from None
+
+
+def _load_seed(bed: Testbed, path: Path | None) -> None:
+    """Raises ConfigError."""
+    if path is None:
+        return
+    # Imported here: most runs have no seed.
+    from ottla.testing.seeds.seed_schema import SeedError
+
+    try:
+        bed.run(bed.load(path))
+    except SeedError as error:
+        raise ConfigError(f"--seed-file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"--seed-file {path}: {error.strerror}") from None
 
 
 def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Seeds: what a broker has before a test, written down in a file (docs/isolation.md)."""
