@@ -11,31 +11,32 @@ import pytest
 from tests.cli.test_run import ENDED_WITHIN_S, OTTLA_RUN
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-# Counts signals, and ends a moment after the first: a second one would have come by then.
+# Prints each signal of the first name that it gets, until it gets one of the second.
 COUNTER = """
-import signal, sys, time
-counted = []
-for name in sys.argv[1:]:
-    signal.signal(getattr(signal, name), lambda number, _: counted.append(signal.Signals(number).name))
+import signal, sys
+counted, end = (getattr(signal, name) for name in sys.argv[1:])
+signal.pthread_sigmask(signal.SIG_BLOCK, {counted, end})
 print("ready", sys.stdin.isatty(), flush=True)
-while not counted:
-    time.sleep(0.01)
-time.sleep(0.3)
-print(*counted, flush=True)
+while signal.sigwait({counted, end}) != end:
+    print(counted.name, flush=True)
 sys.exit(5)
 """
 
 
 @pytest.mark.parametrize("name", FORWARDED)
 def test_signal_is_passed_on_to_a_command_that_handles_it(name: str, tmp_path: Path) -> None:
-    command = [*OTTLA_RUN, "--data", str(tmp_path), "--", sys.executable, "-c", COUNTER, name]
+    end = "SIGUSR1" if name == "SIGUSR2" else "SIGUSR2"
+    command = [*OTTLA_RUN, "--data", str(tmp_path), "--", sys.executable, "-c", COUNTER, name, end]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready False\n"
         process.send_signal(getattr(signal, name))
+        assert process.stdout.readline().decode() == f"{name}\n"
+        # Signals are passed on in their order: a second one of the first kind would come before this one.
+        process.send_signal(getattr(signal, end))
         printed, said = process.communicate(timeout=ENDED_WITHIN_S)
 
-    assert (process.returncode, printed.decode().split(), said) == (5, [name], b"")
+    assert (process.returncode, printed, said) == (5, b"", b"")
     assert not list(tmp_path.iterdir())
 
 
@@ -55,16 +56,18 @@ def test_signal_of_a_terminal_reaches_the_command_once() -> None:
     terminal, slave = os.openpty()
     # A session leader that opens a terminal has it as its own.
     script = f'exec "$@" <{os.ttyname(slave)}'
-    command = ["sh", "-c", script, "sh", *OTTLA_RUN, "--", sys.executable, "-c", COUNTER, "SIGINT"]
+    command = ["sh", "-c", script, "sh", *OTTLA_RUN, "--", sys.executable, "-c", COUNTER, "SIGINT", "SIGUSR2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready True\n"
         os.write(terminal, b"\x03")
+        assert process.stdout.readline() == b"SIGINT\n"
+        process.send_signal(signal.SIGUSR2)
         printed, said = process.communicate(timeout=ENDED_WITHIN_S)
     os.close(terminal)
     os.close(slave)
 
-    assert (process.returncode, printed, said) == (5, b"SIGINT\n", b"")
+    assert (process.returncode, printed, said) == (5, b"", b"")
 
 
 def test_signal_during_the_start_ends_it_without_the_command(tmp_path: Path) -> None:

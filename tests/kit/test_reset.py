@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from random import Random
 from statistics import median
 from typing import Any
@@ -245,13 +244,25 @@ def answered(handle: Kafka, request: HeartbeatRequest) -> int:
     return asyncio.run(ask())
 
 
+# A client takes its time to join, so that not all wait for that.
+MOMENTS = ("now",) * 5 + ("joining",) * 2 + ("stable",)
+
+
+def wait_until_busy(handle: Kafka, moment: str) -> None:
+    """At which moment of its life the group `busy` meets the next reset."""
+    if moment == "joining":
+        handle.wait(lambda kafka: "busy" in kafka.groups, describe="the group")
+    elif moment == "stable":
+        handle.group("busy").wait_until_stable(members=1)
+
+
 def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
     """Two hundred resets while members join, commit and leave. No error of the broker, and the last world is
     empty."""
     stop = threading.Event()
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
     generations = bed.histories.generation_max
-    pauses = Random(14)
+    moments = Random(14)
 
     def consume() -> None:
         made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
@@ -270,7 +281,7 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
         for _ in range(200):
             handle.reset()
             handle.produce("orders", [b"x"])
-            time.sleep(pauses.uniform(0, 0.05))
+            wait_until_busy(handle, moments.choice(MOMENTS))
             assert len(handle.records("orders")) == 1
     finally:
         stop.set()

@@ -1,7 +1,9 @@
 """Bugs that a kit like this is easily written with are seeded, one at a time, and its tests find them."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.testing import DeadlineExceeded, worlds
 from ottla.testing.handle import Kafka
 from ottla.testing.histories import GroupHistories
+from ottla.testing.snapshots import log_copies
+from ottla.testing.snapshots.linked_files import LinkedFileSystem
 from ottla.testing.testbed import Testbed
 from ottla.testing.waits import Condition, Waits
-from ottla.testing.worlds import ProducerFloor
-from tests.kit import test_reset, test_waits
+from ottla.testing.worlds import ProducerFloor, WorldKeeper
+from tests.kit import test_reset, test_snapshots, test_waits
 from tests.kit.test_plugin import loaded_by_an_unused_plugin
 
 pytest_plugins = ("pytester",)
@@ -72,6 +76,28 @@ def deletes_internal_topics(patch: Patch, bed: Testbed) -> None:
     patch.setattr(worlds, "INTERNAL_TOPICS", frozenset[str]())
 
 
+def links_active_segments(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(log_copies, "copy_file", lambda source, target, _: os.link(source, target))
+
+
+def truncates_kept_files(patch: Patch, bed: Testbed) -> None:
+    """A sealed segment that is cut becomes the active one."""
+    patch.setattr(LinkedFileSystem, "before_change", lambda *_: None)
+
+
+def forgets_leader_epochs(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(WorldKeeper, "leader_epoch_max", property(lambda _: -1, lambda *_: None), raising=False)
+
+
+def lets_coordinators_answer(patch: Patch, bed: Testbed) -> None:
+    """Under a restore: they see topics go that come back."""
+    patch.setattr(WorldKeeper, "without_coordinators", lambda *_: nullcontext())
+
+
+def keeps_in_place_what_changed(patch: Patch, bed: Testbed) -> None:
+    patch.setattr(log_copies.LogCopy, "is_like", lambda *_: True)
+
+
 def old_producers(bed: Testbed, handle: Kafka) -> None:
     test_reset.test_old_producer_id_is_refused_and_a_new_one_accepted(handle)
 
@@ -92,6 +118,30 @@ def busy_group(bed: Testbed, handle: Kafka) -> None:
     test_reset.test_resets_under_a_busy_group_leave_no_trace(bed, handle)
 
 
+def restored_producers(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_producer_ids_that_the_state_does_not_have_are_refused(handle)
+
+
+def restored_identities(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_no_id_is_used_twice_after_a_restore(handle)
+
+
+def bytes_after_appends(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_bytes_of_a_snapshot_do_not_change(test_snapshots.append, handle, bed)
+
+
+def bytes_after_a_truncation(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_bytes_of_a_snapshot_do_not_change(test_snapshots.truncate_into_a_sealed_segment, handle, bed)
+
+
+def restored_offsets(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_offsets_stay_where_only_their_topic_is_replaced(handle)
+
+
+def restored_state(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_state_of_the_snapshot_is_there_again(handle)
+
+
 @pytest.mark.parametrize(
     ("bug", "found_by"),
     [
@@ -101,6 +151,13 @@ def busy_group(bed: Testbed, handle: Kafka) -> None:
         (polls, looks),
         (misses_what_comes_between_look_and_sleep, races),
         (deletes_internal_topics, busy_group),
+        (links_active_segments, bytes_after_appends),
+        (truncates_kept_files, bytes_after_a_truncation),
+        (accepts_old_producer_ids, restored_producers),
+        (begins_generations_again, restored_identities),
+        (forgets_leader_epochs, restored_identities),
+        (lets_coordinators_answer, restored_offsets),
+        (keeps_in_place_what_changed, restored_state),
     ],
     ids=lambda each: each.__name__,
 )

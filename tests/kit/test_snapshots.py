@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from kafka import KafkaConsumer
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import Record, build_batch
@@ -153,6 +155,58 @@ def test_groups_come_back_empty_with_their_offsets(handle: Kafka) -> None:
         group = handle.group("shop").describe()
         assert (leak, group.state, group.members, dict(group.offsets)) == (("shop",), "Empty", (), committed)
         assert group.generation > generation
+
+
+def test_offsets_stay_where_only_their_topic_is_replaced(handle: Kafka) -> None:
+    """A topic that is deleted takes the offsets of groups with it; the restore of one must not."""
+    handle.produce("orders", [b"a"] * 3, partition=0)
+    handle.load({"groups": {"shop": {"offsets": {"orders": {"0": 2}}}}})
+    handle.snapshot("seeded")
+    handle.produce("orders", [b"later"], partition=0)
+
+    assert handle.restore("seeded").topics == 1
+
+    assert handle.group("shop").offsets == {("orders", 0): 2}
+    handle.produce("orders", [b"later"], partition=0)
+    handle.restore("seeded")
+    assert handle.group("shop").offsets == {("orders", 0): 2}
+
+
+def test_restores_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
+    """While members join, commit and leave. No error of the broker, and the last state is that of the snapshot."""
+    stop = threading.Event()
+    handle.create_topic("orders", partitions=1)
+    handle.load({"groups": {"idle": {"offsets": {"orders": {"0": 0}}}}})
+    handle.snapshot("seeded")
+
+    def consume() -> None:
+        made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
+        while not stop.is_set():
+            made.poll(timeout_ms=20)
+            try:
+                made.commit({})
+            except Exception:
+                continue  # Its group has gone, as it should.
+        made.close(autocommit=False)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        for number in range(60):
+            if number % 10 == 0:
+                handle.group("busy").wait_until_stable(members=1)
+            handle.produce("orders", [b"x"])
+            handle.restore("seeded")
+            assert handle.records("orders") == []
+    finally:
+        stop.set()
+        thread.join()
+
+    handle.restore("seeded")
+    (parts,) = bed.hosted.parts().values()
+    assert (handle.groups, handle.connections) == (["idle"], [])
+    assert parts.runtime.unhandled_errors == 0
+    assert [line for line in bed.hosted.log_lines.since(0) if "error" in line.lower()] == []
 
 
 def test_members_can_be_kept(handle: Kafka) -> None:
