@@ -34,6 +34,7 @@ SUITES = (
     "quotas",
     "authorizer",
     "alternatives",
+    "testing",
 )
 
 

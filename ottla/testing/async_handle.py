@@ -6,6 +6,7 @@ are known without waiting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
@@ -20,8 +21,6 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
@@ -138,7 +137,7 @@ class KafkaAsync:
     async def reset(self) -> ResetReport:
         return await self._bed.loop.wait(self._bed.reset())
 
-    async def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
+    async def load(self, seed: str | Path | Mapping[str, Any]) -> "SeedReport":
         return await self._bed.loop.wait(self._bed.load(seed))
 
     async def snapshot(self, name: str) -> SnapshotReport:

@@ -13,6 +13,7 @@ facts as they happen; one that is over raises DeadlineExceeded, which says what 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
@@ -34,8 +35,6 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
@@ -185,7 +184,7 @@ class Kafka:
 
     # Isolation.
 
-    def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
+    def load(self, seed: str | Path | Mapping[str, Any]) -> "SeedReport":
         """Adds what a seed says, a file or a mapping of the same form (docs/isolation.md): topics with records, groups
         with offsets, users, ACLs, quotas, fault rules. Raises SeedError with the path to what is wrong, and OSError."""
         return self._bed.run(self._bed.load(seed))

@@ -274,3 +274,18 @@ def test_help_and_wrong_usage_load_nothing_of_the_kit() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_seed_is_there_when_the_command_starts(tmp_path: Path) -> None:
+    seed = {"topics": {"orders": {"partitions": 1, "records": [{"value": "{n}", "count": 3}]}}}
+    (tmp_path / "seed.json").write_text(json.dumps(seed))
+    (tmp_path / "wrong.toml").write_text("[topic]")
+
+    done = run("--seed-file", str(tmp_path / "seed.json"), "--", sys.executable, "-c", CONSUMER)
+    wrong = run("--seed-file", str(tmp_path / "wrong.toml"), "--", "true")
+    missing = run("--seed-file", str(tmp_path / "none.json"), "--", "true")
+
+    assert done.stdout == "1 partitions of {1} replicas\n[b'0', b'1', b'2']\n"
+    assert (wrong.returncode, missing.returncode) == (2, 2)
+    assert wrong.stderr == "ottla: --seed-file: wrong.toml: topic: there is no such key; did you mean 'topics'?\n"
+    assert missing.stderr == f"ottla: --seed-file {tmp_path / 'none.json'}: No such file or directory\n"

@@ -16,6 +16,8 @@ from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
+ISOLATION = "docs/isolation.md"
+TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
 SECURITY = "docs/security.md"
 # Of blocks that are files of tests, in the order of the page.
 TESTS_OF_TESTING = (
@@ -42,6 +44,7 @@ PASTED = {
     f"{SECURITY}: from confluent_kafka",
     f"{TESTING}: import asyncio",
     *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
+    *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
@@ -231,9 +234,12 @@ def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path
     assert printed.splitlines() == ["0@0 alice=book", "0@1 bob=pen"]
 
 
-@pytest.mark.parametrize("start", TESTS_OF_TESTING)
-def test_tests_of_the_testing_page_pass(start: str, tmp_path: Path) -> None:
-    (found,) = [each for each in blocks() if each.document == TESTING and each.text.startswith(start)]
+@pytest.mark.parametrize(
+    ("document", "start"),
+    [*((TESTING, start) for start in TESTS_OF_TESTING), *((ISOLATION, start) for start in TESTS_OF_ISOLATION)],
+)
+def test_tests_of_the_testing_pages_pass(document: str, start: str, tmp_path: Path) -> None:
+    (found,) = [each for each in blocks() if each.document == document and each.text.startswith(start)]
     file = tmp_path / "test_page.py"
     file.write_text(found.text)
 

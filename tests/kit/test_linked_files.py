@@ -1,4 +1,4 @@
-"""A file that a snapshot has a name of stays as it is, whatever becomes of the log's own."""
+"""A file that a snapshot has a name of stays as it is, whatever is done to the log's own."""
 
 from pathlib import Path
 

@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,18 @@ def test_nothing_is_done_where_the_form_is_wrong(handle: Kafka) -> None:
 def test_published_schema_is_the_one_that_is_checked() -> None:
     published = Path(__file__).parents[2] / "docs" / "seed.schema.json"
     assert published.read_text() == json.dumps(SEED, indent=2) + "\n"
+
+
+def test_seed_of_the_documentation_is_loaded(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "isolation.md").read_text()
+    (shown,) = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "shop.json").write_text(shown)
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    bed = Testbed(settings=settings, data=tmp_path, deadline=20)
+    bed.start()
+    try:
+        report = Kafka(bed).load(tmp_path / "shop.json")
+        assert (report.topics, report.records, report.groups) == (2, 102, 1)
+    finally:
+        bed.stop()

@@ -28,7 +28,7 @@ def outcome(producer: KafkaProducer, value: bytes) -> type[BaseException] | None
     return None
 
 
-def test_producer_of_the_snapshot_that_wrote_since_is_out_of_order(handle: Kafka) -> None:
+def test_known_producer_that_wrote_since_is_out_of_order(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     old = idempotent_producer(handle)
     old.send("orders", b"seed").get(20)
@@ -42,7 +42,7 @@ def test_producer_of_the_snapshot_that_wrote_since_is_out_of_order(handle: Kafka
     old.close(timeout=0)
 
 
-def test_producer_of_after_the_snapshot_is_unknown(handle: Kafka) -> None:
+def test_later_producer_is_unknown(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     handle.snapshot("seeded")
     old = idempotent_producer(handle)
@@ -55,7 +55,7 @@ def test_producer_of_after_the_snapshot_is_unknown(handle: Kafka) -> None:
     old.close(timeout=0)
 
 
-def test_producer_of_the_snapshot_goes_on_from_it(handle: Kafka) -> None:
+def test_known_producer_goes_on_from_the_snapshot(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     old = send(handle, "orders", b"seed", **IDEMPOTENT)
     handle.snapshot("seeded")
@@ -68,7 +68,7 @@ def test_producer_of_the_snapshot_goes_on_from_it(handle: Kafka) -> None:
     assert values(handle) == [b"seed", b"next"]
 
 
-def test_librdkafka_producer_that_wrote_since_fails_for_good(handle: Kafka) -> None:
+def test_known_librdkafka_producer_that_wrote_since_fails(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     old = send(handle, "orders", b"seed", **IDEMPOTENT)
     handle.snapshot("seeded")
@@ -83,7 +83,7 @@ def test_librdkafka_producer_that_wrote_since_fails_for_good(handle: Kafka) -> N
     assert values(handle) == [b"seed"]
 
 
-def test_librdkafka_producer_of_after_the_snapshot_writes_nothing(handle: Kafka) -> None:
+def test_later_librdkafka_producer_writes_nothing(handle: Kafka) -> None:
     """It goes on with the id it has, which is refused however often it tries."""
     handle.create_topic("orders", partitions=1)
     handle.snapshot("seeded")
@@ -97,7 +97,7 @@ def test_librdkafka_producer_of_after_the_snapshot_writes_nothing(handle: Kafka)
     old.purge()
 
 
-def test_consumer_that_knows_its_epoch_goes_back_to_where_it_parted(handle: Kafka) -> None:
+def test_consumer_goes_back_to_where_its_history_parted(handle: Kafka) -> None:
     """KIP-320: what it had read of the other history lies behind the end of that epoch."""
     handle.produce("orders", [b"seed"], partition=0)
     handle.snapshot("seeded")
@@ -149,7 +149,7 @@ def test_member_joins_again_and_reads_from_what_was_committed(handle: Kafka) -> 
     assert group.generation > generation
 
 
-def test_transaction_begun_after_the_snapshot_cannot_be_committed(handle: Kafka) -> None:
+def test_later_transaction_cannot_be_committed(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     till = Producer(handle.client_config("producer") | {"transactional.id": "till", "log_level": 0})
     till.init_transactions(20)

@@ -35,6 +35,10 @@ class LinkedFileSystem(OsFileSystem):
     def keep(self, source: Path, kept: Path) -> None:
         """`kept` is another name of the file, whose content stays what it is now. Raises OSError."""
         os.link(source, kept)
+        self.keep_made(kept)
+
+    def keep_made(self, kept: Path) -> None:
+        """As `keep`, of a file that a snapshot has made. Raises OSError."""
         self._kept.setdefault(_key(kept.stat()), set()).add(kept)
 
     def link(self, kept: Path, target: Path) -> None:

@@ -1,11 +1,13 @@
 """The copy of one log in a snapshot.
 
     00000000000000000000.log .index .timeindex .txnindex     sealed segments: hard links
-    00000000000000000137.log .index .timeindex .txnindex     the active one: copies of what it has now
+    00000000000000000137.log                                 the active one: a copy of what it has now
+    00000000000000000137.index .timeindex .txnindex          made of what the log has in memory
     00000000000000000151.snapshot                            the idempotent producers at the log end
     leader-epoch-checkpoint, ottla-no-gaps, ottla-compacted-ranges
 
-The log itself is only read. Its copy is as a clean close would have left it, so that it opens without a scan.
+The log itself is only read. Its copy is as a clean close would have left it, so that it opens without a scan. A log
+that is made of it links everything but the active segment, which it appends to.
 """
 
 import weakref
@@ -40,8 +42,9 @@ class LogCopy:
     history: LogHistory
     linked: list[str]
     """Names of files that are kept as they are."""
-    copied: list[str]
-    copied_bytes: int
+    active: str
+    """That of the active segment."""
+    active_bytes: int
     producer_ids: frozenset[int]
     _source: "weakref.ref[Log]"
     _stamp: tuple[int, int, int]
@@ -59,9 +62,7 @@ class LogCopy:
         """Puts the files into the directory of a log; the copy keeps its own. Raises OSError."""
         for name in self.linked:
             files.link(self.directory / name, directory / name)
-        for name in self.copied:
-            kept = self.directory / name
-            copy_file(kept, directory / name, kept.stat().st_size)
+        copy_file(self.directory / self.active, directory / self.active, self.active_bytes)
         return self.history
 
     def kept_paths(self) -> list[Path]:
@@ -73,13 +74,14 @@ def copy_log(replica: Partition, directory: Path, files: LinkedFileSystem) -> Lo
     log = replica.log
     directory.mkdir()
     linked = list(_keep_sealed(log, directory, files))
-    written = _files_of_end(log)
-    for name, content in written.items():
+    for name, content in _files_of_end(log).items():
         if name not in linked:
             (directory / name).write_bytes(content)
+            files.keep_made(directory / name)
+            linked.append(name)
     active = log.segments.active
-    copied = [*(name for name in written if name not in linked), file_name(active.base_offset, LOG_SUFFIX)]
-    copy_file(active.path(LOG_SUFFIX), directory / copied[-1], active.size)
+    copied = file_name(active.base_offset, LOG_SUFFIX)
+    copy_file(active.path(LOG_SUFFIX), directory / copied, active.size)
     history = LogHistory(
         was_closed_cleanly=True,
         recovery_point=log.log_end_offset,

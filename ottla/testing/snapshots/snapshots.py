@@ -117,7 +117,7 @@ class Snapshots:
         duration_ms = (perf_counter() - began) * 1000
         self.drop(name)
         self._kept[name] = kept
-        copied_bytes = sum(each.copied_bytes for each in copies.values())
+        copied_bytes = sum(each.active_bytes for each in copies.values())
         return SnapshotReport(name, len(copies), copied_bytes, duration_ms)
 
     def drop(self, name: str) -> None:

@@ -1,0 +1,217 @@
+"""The testing kit: what it costs a suite of tests, `python -m benchmarks testing`.
+
+Limits in milliseconds are for a quiet machine of two processors; ratios have their baselines in the same run.
+"""
+
+import asyncio
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from benchmarks.figure import NO_BASELINE, Figure, interleave
+from benchmarks.raw_client import RawClient, batch, produce_frame
+from ottla.testing.handle import Kafka
+from ottla.testing.testbed import Testbed
+
+ROUNDS = 7
+COLLECTIONS = 15
+RESETS = 300
+TOPICS_AT_ONCE = 20
+PARTITIONS = 100
+RESTORES = 60
+RULES = 20
+PRODUCES = 20_000
+# What a first fixture does, imports included, up to a record that was written and read by the handle.
+FIRST_FIXTURE: Final = """
+import time
+began = time.perf_counter()
+from ottla.testing.handle import Kafka
+from ottla.testing.testbed import Testbed
+bed = Testbed()
+bed.start()
+kafka = Kafka(bed)
+kafka.produce("orders", [b"book"])
+assert len(kafka.records("orders")) == 1
+print((time.perf_counter() - began) * 1e3)
+bed.stop()
+"""
+
+
+def figures() -> list[Figure]:
+    return [
+        _collecting(),
+        *_first_record(),
+        *_resetting(),
+        *_restoring(),
+        _several_brokers(),
+        _rules_that_do_not_match(),
+    ]
+
+
+def _collecting() -> Figure:
+    """Processor time: an empty suite is so short that the scheduler would be measured."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+
+        def milliseconds(*arguments: str) -> Callable[[], float]:
+            command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+            # Only what is named: other plugins take longer than what is looked for.
+            environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+            def measure() -> float:
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, check=False)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
+
+            return measure
+
+        pairs = interleave(COLLECTIONS, milliseconds("-p", "pytest_ottla"), milliseconds())
+    more = statistics.median(ours - theirs for ours, theirs in pairs)
+    name = "plugin installed and unused: processor time of pytest --collect-only, more than without"
+    return _absolute(name, "ms", [more], 5)
+
+
+def _first_record() -> list[Figure]:
+    def ours() -> float:
+        printed = subprocess.run([sys.executable, "-c", FIRST_FIXTURE], capture_output=True, text=True, check=True)
+        return float(printed.stdout)
+
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        kafka.create_topic("orders", partitions=1)
+        pairs = interleave(ROUNDS, ours, lambda: asyncio.run(_round_trip(kafka.bootstrap)))
+    name = "first fixture to first record, imports included"
+    return [
+        _absolute(name, "ms", [first for first, _ in pairs], 150),
+        Figure(name, "aiokafka: connect, send, read", "ms", pairs),
+    ]
+
+
+async def _round_trip(bootstrap: str) -> float:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    began = time.perf_counter()
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait("orders", b"book")
+    consumer = AIOKafkaConsumer("orders", bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    async with consumer:
+        await consumer.getone()
+    return (time.perf_counter() - began) * 1e3
+
+
+def _resetting() -> list[Figure]:
+    taken: list[float] = []
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        for _ in range(RESETS):
+            for number in range(TOPICS_AT_ONCE):
+                kafka.produce(f"topic-{number}", [b"x"])
+            began = time.perf_counter()
+            kafka.reset()
+            taken.append((time.perf_counter() - began) * 1e3)
+    name = f"reset with {TOPICS_AT_ONCE} topics"
+    return [
+        _absolute(f"{name}, median", "ms", [statistics.median(taken)], 5),
+        _absolute(f"{name}, p99", "ms", [statistics.quantiles(taken, n=100)[98]], 15),
+    ]
+
+
+def _restoring() -> list[Figure]:
+    """Ten topics of ten partitions: each test writes to one of them, or to all. Beside it, the seed is loaded again."""
+    records = [{"value": "x" * 100, "count": 100}]
+    topics = {f"topic-{number}": {"partitions": 10, "records": records} for number in range(PARTITIONS // 10)}
+    seed = {"topics": topics}
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        kafka.load(seed)
+        kafka.snapshot("seeded")
+
+        def restored(names: list[str]) -> Callable[[], float]:
+            def measure() -> float:
+                for name in names:
+                    kafka.produce(name, [b"x"] * 10)
+                return _milliseconds(lambda: kafka.restore("seeded"))
+
+            return measure
+
+        def load_again() -> None:
+            kafka.reset()
+            kafka.load(seed)
+
+        one = [restored(["topic-0"])() for _ in range(RESTORES)]
+        every = [restored(list(topics))() for _ in range(RESTORES)]
+        pairs = interleave(ROUNDS, restored(list(topics)), lambda: _milliseconds(load_again))
+    name = f"restore of {PARTITIONS} partitions"
+    return [
+        _absolute(f"{name}, of which {PARTITIONS // 10} have changed", "ms", [statistics.median(one)], 30),
+        _absolute(f"{name} that have all changed", "ms", [statistics.median(every)], 30),
+        Figure(f"{name} that have all changed", "reset, and load the seed again", "ms", pairs),
+    ]
+
+
+def _several_brokers() -> Figure:
+    def started(brokers: int) -> Callable[[], float]:
+        def measure() -> float:
+            bed = Testbed(brokers=brokers)
+            took = _milliseconds(bed.start)
+            bed.stop()
+            return took
+
+        return measure
+
+    pairs = interleave(ROUNDS, started(3), started(1))
+    more = statistics.median(three - one for three, one in pairs)
+    return _absolute("three brokers fresh, more than one", "ms", [more], 60)
+
+
+def _rules_that_do_not_match() -> Figure:
+    """Processor time of the broker's thread."""
+    frame = produce_frame("orders", batch(1, 100))
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        kafka.create_topic("orders", partitions=1)
+        client = RawClient(int(kafka.bootstrap.rpartition(":")[2]))
+
+        def cost() -> float:
+            before = bed.call(time.thread_time)
+            client.pipeline(frame, PRODUCES, 100)
+            return (bed.call(time.thread_time) - before) / PRODUCES * 1e6
+
+        def with_rules() -> float:
+            for number in range(RULES):
+                kafka.fault(api="Fetch", topic=f"other-{number}", do={"delay": 1}, optional=True)
+            try:
+                return cost()
+            finally:
+                kafka.faults.clear()
+
+        pairs = interleave(ROUNDS, with_rules, cost)
+        client.close()
+    return Figure(f"{RULES} rules for Fetch in place: processor per Produce", "no rules", "µs", pairs, at_most=1.03)
+
+
+@contextmanager
+def _bed() -> Iterator[Testbed]:
+    bed = Testbed()
+    bed.start()
+    try:
+        yield bed
+    finally:
+        bed.stop()
+
+
+def _absolute(name: str, unit: str, values: list[float], at_most: float) -> Figure:
+    return Figure(name, NO_BASELINE, unit, [(value, 1.0) for value in values], at_most=at_most)
+
+
+def _milliseconds(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return (time.perf_counter() - began) * 1e3
