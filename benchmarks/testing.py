@@ -26,6 +26,8 @@ RESETS = 300
 TOPICS_AT_ONCE = 20
 PARTITIONS = 100
 RESTORES = 60
+LARGE_PARTITIONS = 50
+EXAMPLES = 200
 RULES = 20
 PRODUCES = 20_000
 # What a first fixture does, imports included, up to a record that was written and read by the handle.
@@ -50,6 +52,8 @@ def figures() -> list[Figure]:
         *_first_record(),
         *_resetting(),
         *_restoring(),
+        _restoring_large_logs(),
+        _examples(),
         _several_brokers(),
         _rules_that_do_not_match(),
     ]
@@ -62,7 +66,7 @@ def _collecting() -> Figure:
         def milliseconds(*arguments: str) -> Callable[[], float]:
             command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
             # Only what is named: other plugins take longer than what is looked for.
-            environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            environment = {**_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
             def measure() -> float:
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -80,8 +84,8 @@ def _collecting() -> Figure:
 
 def _first_record() -> list[Figure]:
     def ours() -> float:
-        printed = subprocess.run([sys.executable, "-c", FIRST_FIXTURE], capture_output=True, text=True, check=True)
-        return float(printed.stdout)
+        command = [sys.executable, "-c", FIRST_FIXTURE]
+        return float(subprocess.check_output(command, env=_environment(), text=True))
 
     with _bed() as bed:
         kafka = Kafka(bed)
@@ -156,6 +160,32 @@ def _restoring() -> list[Figure]:
     ]
 
 
+def _restoring_large_logs() -> Figure:
+    records = [{"value": "x" * 1000, "count": 4000}]
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        for partition in range(LARGE_PARTITIONS):
+            kafka.load({"topics": {f"topic-{partition}": {"partitions": 1, "records": records}}})
+        kafka.snapshot("seeded")
+        taken: list[float] = []
+        for number in range(RESTORES):
+            kafka.produce(f"topic-{number % LARGE_PARTITIONS}", [b"x"])
+            taken.append(_milliseconds(lambda: kafka.restore("seeded")))
+    name = f"restore of {LARGE_PARTITIONS} partitions with 4 MB each, of which one has changed"
+    return _absolute(name, "ms", [statistics.median(taken)], 20)
+
+
+def _examples() -> Figure:
+    """What `kafka_world` does around each example, which makes a topic and a record."""
+    with _bed() as bed:
+        kafka = Kafka(bed)
+        taken = 0.0
+        for _ in range(EXAMPLES):
+            taken += _milliseconds(kafka.reset)
+            kafka.produce("orders", [b"x"])
+    return _absolute(f"{EXAMPLES} examples of Hypothesis, the kit's part", "ms", [taken], 2000)
+
+
 def _several_brokers() -> Figure:
     def started(brokers: int) -> Callable[[], float]:
         def measure() -> float:
@@ -205,6 +235,11 @@ def _bed() -> Iterator[Testbed]:
         yield bed
     finally:
         bed.stop()
+
+
+def _environment() -> dict[str, str]:
+    """One in which modules are not compiled again in every process."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _absolute(name: str, unit: str, values: list[float], at_most: float) -> Figure:

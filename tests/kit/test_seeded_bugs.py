@@ -17,7 +17,7 @@ from ottla.testing.snapshots.linked_files import LinkedFileSystem
 from ottla.testing.testbed import Testbed
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.worlds import ProducerFloor, WorldKeeper
-from tests.kit import test_reset, test_snapshots, test_waits
+from tests.kit import test_reset, test_snapshot_files, test_snapshots, test_waits
 from tests.kit.test_plugin import loaded_by_an_unused_plugin
 
 pytest_plugins = ("pytester",)
@@ -127,11 +127,13 @@ def restored_identities(bed: Testbed, handle: Kafka) -> None:
 
 
 def bytes_after_appends(bed: Testbed, handle: Kafka) -> None:
-    test_snapshots.test_bytes_of_a_snapshot_do_not_change(test_snapshots.append, handle, bed)
+    test_snapshot_files.test_bytes_of_a_snapshot_do_not_change(test_snapshot_files.append, handle, bed)
 
 
 def bytes_after_a_truncation(bed: Testbed, handle: Kafka) -> None:
-    test_snapshots.test_bytes_of_a_snapshot_do_not_change(test_snapshots.truncate_into_a_sealed_segment, handle, bed)
+    test_snapshot_files.test_bytes_of_a_snapshot_do_not_change(
+        test_snapshot_files.truncate_into_a_sealed_segment, handle, bed
+    )
 
 
 def restored_offsets(bed: Testbed, handle: Kafka) -> None:

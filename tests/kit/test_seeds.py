@@ -103,6 +103,14 @@ def test_a_client_goes_on_where_the_seed_says(handle: Kafka) -> None:
         assert polled(shop, 2) == [b"3", b"4"]
 
 
+def test_many_records_are_no_batch_that_is_too_large(handle: Kafka) -> None:
+    large = {"value": "x" * 1000, "key": "k{n}", "count": 3000}
+
+    handle.load({"topics": {"orders": {"partitions": 1, "records": [large, {"value": "y" * 700_000}]}}})
+
+    assert [record.key for record in handle.records("orders")] == [*(b"k%d" % n for n in range(3000)), None]
+
+
 def test_values_come_from_files_beside_the_seed(handle: Kafka, tmp_path: Path) -> None:
     (tmp_path / "value.bin").write_bytes(b"\x00 bytes")
     seed = tmp_path / "seed.json"

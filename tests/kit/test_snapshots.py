@@ -1,9 +1,7 @@
 """A snapshot is the state of a broker at one moment, and a restore gives it again."""
 
 import asyncio
-import hashlib
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,10 +12,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.partition import Partition
-from ottla.storage.compaction import begin_swap, compact, plan_compaction
-from ottla.storage.segment_swap import SwapStep
 from ottla.testing import SnapshotError
 from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.handle import Kafka
@@ -27,20 +21,6 @@ from tests.kit.members import consumer, polled, send
 
 def values(handle: Kafka, topic: str = "orders") -> list[bytes | None]:
     return [record.value for record in handle.records(topic)]
-
-
-def replica_of(bed: Testbed, topic: str) -> Partition:
-    (parts,) = bed.hosted.parts().values()
-    return bed.call(parts.replicas.partition, topic, 0)
-
-
-def fill_segments(handle: Kafka, bed: Testbed, count: int) -> None:
-    """Sealed segments of two records each, and an active one with one record."""
-    for number in range(count):
-        for each in range(2):
-            handle.produce("orders", [(b"key", b"%d-%d" % (number, each) * 100)], partition=0)
-        bed.call(replica_of(bed, "orders").log.roll)
-    handle.produce("orders", [(b"key", b"last")], partition=0)
 
 
 def test_state_of_the_snapshot_is_there_again(handle: Kafka) -> None:
@@ -274,106 +254,6 @@ def test_configs_and_rules_are_those_of_the_snapshot(handle: Kafka) -> None:
     assert described() == "7000000"
     assert [fault.id for fault in handle.faults] == ["slow"]
     handle.faults.clear()
-
-
-def bytes_kept(bed: Testbed) -> str:
-    """A digest of all files of all snapshots."""
-    assert bed._scratch is not None
-    digest = hashlib.sha256()
-    for path in sorted((bed._scratch.path / "snapshots").rglob("*")):
-        if path.is_file():
-            digest.update(str(path).encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def append(handle: Kafka, bed: Testbed) -> None:
-    handle.produce("orders", [(b"key", b"x" * 900)] * 5, partition=0)
-
-
-def truncate_into_a_sealed_segment(handle: Kafka, bed: Testbed) -> None:
-    replica = replica_of(bed, "orders")
-    log = replica.log
-    bed.call(log.truncate_to, log.segments[1].base_offset + 1)
-    batch = memoryview(build_batch([Record(timestamp=1, value=b"after")]))
-    bed.call(log.append_as_leader, batch, replica.leader_epoch, 1)
-    bed.call(log.write_pending, 1)
-
-
-def delete_records(handle: Kafka, bed: Testbed) -> None:
-    handle.topic("orders").delete_records(0, before=7)
-
-
-def delete_the_topic(handle: Kafka, bed: Testbed) -> None:
-    handle.topic("orders").delete()
-
-
-def compact_now(handle: Kafka, bed: Testbed) -> None:
-    log = replica_of(bed, "orders").log
-    size_bytes = log.size_bytes
-
-    def work() -> None:
-        log.configure(log.config._replace(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0))
-        plan = plan_compaction(log, now_wall_ms=1, upper_bound=log.log_end_offset)
-        assert plan is not None
-        swap = begin_swap(log, compact(plan))
-        assert swap is not None
-        swap.prepare()
-        while (step := log.swaps.apply(swap, 1)) is not SwapStep.END:
-            if step is SwapStep.SYNC:
-                swap.sync()
-
-    bed.call(work)
-    assert log.size_bytes < size_bytes / 2
-
-
-def write_indexes_again(handle: Kafka, bed: Testbed) -> None:
-    bed.call(replica_of(bed, "orders").log.segments[0].rebuild_indexes, 100)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        append,
-        truncate_into_a_sealed_segment,
-        delete_records,
-        delete_the_topic,
-        compact_now,
-        write_indexes_again,
-    ],
-    ids=lambda each: each.__name__,
-)
-def test_bytes_of_a_snapshot_do_not_change(
-    change: Callable[[Kafka, Testbed], None], handle: Kafka, bed: Testbed
-) -> None:
-    """Nor do they with the same change of the log that a restore has made."""
-    handle.create_topic("orders", partitions=1)
-    fill_segments(handle, bed, 4)
-    before = handle.records("orders")
-    handle.snapshot("seeded")
-    kept = bytes_kept(bed)
-    for _ in range(2):
-        change(handle, bed)
-        assert bytes_kept(bed) == kept
-
-        handle.restore("seeded")
-
-        assert bytes_kept(bed) == kept
-        assert handle.records("orders") == before
-
-
-def test_restored_log_is_opened_without_a_scan(handle: Kafka, bed: Testbed) -> None:
-    """Recovery says what it repairs."""
-    handle.create_topic("orders", partitions=1)
-    fill_segments(handle, bed, 4)
-    handle.snapshot("seeded")
-    handle.produce("orders", [b"y"])
-    lines = bed.hosted.log_lines.count
-
-    handle.restore("seeded")
-
-    log = replica_of(bed, "orders").log
-    assert (log.log_end_offset, log.restored_high_watermark, len(log.segments)) == (9, 9, 5)
-    assert bed.hosted.log_lines.since(lines) == []
 
 
 def test_no_id_is_used_twice_after_a_restore(handle: Kafka) -> None:

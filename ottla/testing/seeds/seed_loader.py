@@ -11,6 +11,7 @@ from ottla.cluster.client_quotas import QuotaAlteration, QuotaOp
 from ottla.cluster.scram_users import ScramUpsertion
 from ottla.coordinator.events import OffsetToCommit
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.record import Record
 from ottla.security.acl import CLUSTER_NAME, AclBinding, AclOperation, PatternType, Permission, ResourceType
 from ottla.security.quotas import ENTITY_TYPES, QUOTA_KEYS
 from ottla.security.scram_credential import ITERATIONS_MIN, ScramHash, salted_password
@@ -23,6 +24,8 @@ from ottla.testing.seeds.seed_schema import SeedError
 from ottla.testing.writing import BrokerWriter
 
 SALT_BYTES: Final = 16
+BATCH_BYTES: Final = 256 << 10
+"""Of keys and values: well below `max.message.bytes`."""
 START, END = "start", "end"
 
 
@@ -86,7 +89,8 @@ class SeedLoader:
         for index, each in enumerate(given):
             records = list(records_of(each, directory, f"records[{index}]"))
             with _at(f"records[{index}]"):
-                await self._writer.produce(name, records, partition=each.get("partition"))
+                for batch in _batches(records):
+                    await self._writer.produce(name, batch, partition=each.get("partition"))
             count += len(records)
         return count
 
@@ -144,6 +148,18 @@ class SeedLoader:
 
     def _parts(self) -> Parts:
         return next(iter(self._hosted.parts().values()))
+
+
+def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """A larger record is by itself."""
+    start = size_bytes = 0
+    for index, record in enumerate(records):
+        more_bytes = len(record.key or b"") + len(record.value or b"")
+        if index > start and size_bytes + more_bytes > BATCH_BYTES:
+            yield records[start:index]
+            start, size_bytes = index, 0
+        size_bytes += more_bytes
+    yield records[start:]
 
 
 @contextmanager
