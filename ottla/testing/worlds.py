@@ -11,7 +11,7 @@ Each connection that is open at a reset is a leak: its client may go on, and whe
 names topics in its requests, the broker cannot know it from a client of the next test.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -125,7 +125,7 @@ class WorldKeeper:
                         _empty(parts, replica)
 
     @contextmanager
-    def without_coordinators(self, parts: Parts) -> Iterator[None]:
+    def without_coordinators(self, parts: Parts) -> Generator[None]:
         """They resign for the body, and load after it what is in their logs then. Groups begin generations above all
         earlier ones."""
         loaders: dict[str, LeadershipWatcher] = {

@@ -134,13 +134,13 @@ def test_disk_grows_by_what_changes_and_active_segments(handle: Kafka, bed: Test
     handle.produce("orders", [b"x" * 1000] * 10, partition=0)
     await_removals(handle, bed)
     before = disk_bytes(bed)
-    handle.snapshot("seeded")
+    handle.snapshot("of this test")
     active = replica_of(bed, "orders").log.segments.active.size
 
     grown = [disk_bytes(bed) - before]
     for _ in range(3):
         handle.produce("orders", [b"later"], partition=0)
-        handle.restore("seeded")
+        handle.restore("of this test")
         await_removals(handle, bed)
         grown.append(disk_bytes(bed) - before)
 

@@ -1,6 +1,6 @@
 """Gives a broker what a seed says, in the order in which the parts need each other. Coroutines of the brokers' loop."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +163,7 @@ def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
 
 
 @contextmanager
-def _at(path: str) -> Iterator[None]:
+def _at(path: str) -> Generator[None]:
     """Puts the path in front of what is wrong there, or further inside."""
     try:
         yield

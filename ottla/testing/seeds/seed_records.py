@@ -5,10 +5,12 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ottla.protocol.records.record import Record
 from ottla.testing.seeds.seed_schema import PAYLOADS, SeedError
+
+Json: TypeAlias = "str | int | float | list[Json] | dict[str, Json] | None"
 
 
 def records_of(given: Mapping[str, Any], directory: Path, path: str) -> Iterator[Record]:
@@ -51,7 +53,7 @@ def _filled(text: str, n: int | None) -> str:
     return text if n is None else text.replace("{n}", str(n))
 
 
-def _filled_json(given: Any, n: int | None) -> Any:
+def _filled_json(given: Json, n: int | None) -> Json:
     match given:
         case str():
             return _filled(given, n)
