@@ -72,6 +72,18 @@ def test_a_topic_goes_whatever_its_isr_is_and_leaves_a_mark() -> None:
     ]
 
 
+def test_topic_with_another_id_comes_with_all_of_its_keys() -> None:
+    """An image makes a topic of what it gets, and takes nothing from one of another id."""
+    before = with_revisions(7, 8)
+    topic = before.topics["t"]
+    other = replace(topic, topic_id=bytes(15) + b"9", partitions=topic.partitions[:1])
+
+    transaction = replace_topics(before, {"t": other})
+
+    assert {change.key for change in transaction.changes if isinstance(change, Put)} == {*topic_values(other)}
+    assert [each for each in transaction.changes if isinstance(each, Delete)] == [Delete("partitions/t/1")]
+
+
 def test_what_stays_as_it_is_makes_no_transaction() -> None:
     before = with_revisions(7)
 

@@ -11,6 +11,7 @@ from ottla.storage.files import OsFileSystem
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory, partition_of
 from ottla.storage.meta_properties import DataDirectoryError
+from ottla.storage.recovery import LogHistory
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import NOW, ROOT, TOPIC_ID, append, batch, open_directory, read_all, reopened
 
@@ -122,6 +123,28 @@ def test_deleted_logs_vanish_at_once_and_their_files_later() -> None:
     due.run()
     assert [name for name in disk.list_directory(ROOT) if disk.is_directory(ROOT / name)] == ["t-0"]
     assert reopened(disk).log_end_offset == 0
+
+
+def test_log_is_created_of_the_files_that_are_put_there() -> None:
+    """Once: the next one of the name is empty."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    source = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(source, batch("a", "b"))
+    source.close()
+
+    def fill(target: Path) -> LogHistory:
+        for name in disk.list_directory(source.directory):
+            put(disk, f"{target.name}/{name}", disk.read_bytes(source.directory / name))
+        return LogHistory(was_closed_cleanly=True, recovery_point=2, high_watermark=1)
+
+    directory.fills["u", 0] = fill
+    log = directory.create_log("u", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+
+    assert (log.log_end_offset, log.restored_high_watermark, log.topic_id) == (2, 1, NEW_TOPIC_ID)
+    assert read_all(log) == read_all(source)
+    directory.delete_log("u", 0, now_wall_ms=NOW)
+    assert directory.create_log("u", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW).log_end_offset == 0
 
 
 def test_topic_never_begins_with_records_of_its_deleted_namesake() -> None:
