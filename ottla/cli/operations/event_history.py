@@ -55,7 +55,9 @@ async def read_history(client: Client, wanted: Wanted, span: Span) -> History:
     starts = {key: ends[key] if offset < 0 else offset for key, offset in first.items()}
     chunks = await _Reading(client, starts, ends).chunks()
     with _without_collector():
-        events = [event for chunk in chunks for event in _decoded(_wanted_values(chunk, wanted)) if _is_in(event, span)]
+        events = [event for chunk in chunks for event in _decoded(_wanted_values(chunk, wanted))]
+        if span != Span():
+            events = [event for event in events if _is_in(event, span)]
         events.sort(key=order)
         return History(list(_each_once(events)), ends)
 

@@ -5,8 +5,8 @@ join phase is `group.initial.rebalance.delay.ms`, and no member was waited for. 
 be dropped because it did not, is the one that the others waited for, since the rebalance started.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ottla.cli.operations.group_events import (
@@ -60,8 +60,10 @@ class Unowned:
 
     def add(self, duration_ms: int) -> None:
         self.times += 1
-        self.total_ms += duration_ms
-        self.longest_ms = max(self.longest_ms, duration_ms)
+        # Mostly it is given away in the moment in which it is taken.
+        if duration_ms:
+            self.total_ms += duration_ms
+            self.longest_ms = max(self.longest_ms, duration_ms)
 
 
 @dataclass
@@ -72,7 +74,7 @@ class GroupRebalances:
     rebalances: list[Rebalance] = field(default_factory=list[Rebalance])
     removals: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The members that were removed, each with the cause."""
-    unowned: dict[TopicPartition, Unowned] = field(default_factory=dict[TopicPartition, Unowned])
+    unowned: defaultdict[TopicPartition, Unowned] = field(default_factory=lambda: defaultdict(Unowned))
     dropped_events: int = 0
     is_empty: bool = False
     """Whether the group had no members at the end."""
@@ -88,7 +90,6 @@ class GroupRebalances:
     _given: dict[str, set[TopicPartition]] = field(default_factory=dict[str, set[TopicPartition]])
     _was_empty: bool = False
     _started_at_ms: int = 0
-    _wall_ahead_ms: int = 0
 
     @property
     def incomplete_ms(self) -> int:
@@ -103,9 +104,9 @@ class GroupRebalances:
         if "client_id" in event and "member_id" in event:
             self._members[event["member_id"]] = event
         self._clock.advance(event)
-        self._wall_ahead_ms = event["wall_ms"] - self._clock.now_ms
-        if event["type"] in TYPES:
-            getattr(self, f"_{event['type']}")(event)
+        handler = _HANDLERS.get(event["type"])
+        if handler is not None:
+            handler(self, event)
 
     def name_of(self, member_id: str) -> str:
         """A name that no other member has."""
@@ -128,9 +129,9 @@ class GroupRebalances:
         self.removals = [(self._client_of(member_id), cause) for member_id, cause in self.removals]
         self._ownership.advance(self._clock.now_ms)
         for partition, freed_ms in self._ownership.freed_ms.items():
-            unowned = self.unowned.setdefault(partition, Unowned())
+            unowned = self.unowned[partition]
             unowned.add(self._clock.now_ms - freed_ms)
-            unowned.since_ms = freed_ms + self._wall_ahead_ms
+            unowned.since_ms = freed_ms + self._clock.wall_ahead_ms
 
     @property
     def _open(self) -> Rebalance | None:
@@ -213,11 +214,14 @@ class GroupRebalances:
         self.dropped_events += event["count"]
 
     def _add_unowned(self, unowned_ms: dict[TopicPartition, int]) -> None:
+        unowned = self.unowned
         for partition, duration_ms in unowned_ms.items():
-            unowned = self.unowned.get(partition)
-            if unowned is None:
-                unowned = self.unowned[partition] = Unowned()
-            unowned.add(duration_ms)
+            unowned[partition].add(duration_ms)
+
+
+_HANDLERS: dict[str, Callable[[GroupRebalances, Event], None]] = {
+    name: getattr(GroupRebalances, f"_{name}") for name in TYPES
+}
 
 
 @dataclass(frozen=True, slots=True)

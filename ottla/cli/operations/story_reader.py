@@ -6,10 +6,8 @@ from typing import Any, cast
 
 from ottla.cli.client import ClientConfig
 from ottla.cli.failures import ClientError
-from ottla.cli.operations.consume import Limits, consume_records
 from ottla.cli.operations.event_history import EVENTS_TOPIC, Span, read_history
 from ottla.cli.operations.group_events import Event
-from ottla.cli.operations.record_source import RecordSource, Start
 
 _OF_EVERY_GROUP = ("dropped",)
 # The copy of an event follows within a few seconds, and after at most this many other events of its group.
@@ -37,6 +35,10 @@ async def read_story(
     reader = StoryReader(group_id, write)
     texts = reader.texts(history.events)
     if follow:
+        # The client library's consumer is not for those who ask what has been.
+        from ottla.cli.operations.consume import Limits, consume_records
+        from ottla.cli.operations.record_source import RecordSource, Start
+
         source = RecordSource((EVENTS_TOPIC,), start=Start(offsets=history.ends))
         await consume_records(
             config, source, Limits(), lambda records: show(reader.read(records)), at_start=lambda: show(texts)
