@@ -37,8 +37,8 @@ SEGMENT = Path("/data/truncated-0/00000000000000000000.log")
 # How far these paths may be broken into parts.
 CALLS_MAX = {
     "Produce, acks=all": 420,
-    "JoinGroup, first of two": 71,
-    "JoinGroup, second of two": 101,
+    "JoinGroup, first of two": 66,
+    "JoinGroup, second of two": 96,
     "Truncation, the follower": 283,
     "Truncation, the new leader": 327,
 }

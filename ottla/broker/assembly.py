@@ -147,7 +147,7 @@ class Parts:
         groups = GroupSource(self.runtime, self.ends, self.group_loader, names)
 
         def listen_to(made: "GroupCoordinator") -> None:
-            made.timed_observers.append(groups.observe)
+            made.noted_facts = groups.facts
             made.topic.when_loaded.append(groups.loaded)
 
         self.group_loader.when_made.append(listen_to)

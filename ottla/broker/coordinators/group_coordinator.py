@@ -13,7 +13,7 @@ from ottla.broker.coordinators.coordinator_topic import (
     Replicas,
     has_committed_what_it_loaded,
 )
-from ottla.broker.coordinators.observers import Observers, log_fact
+from ottla.broker.coordinators.observers import NOTED_MAX, NotedFacts, Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
@@ -81,6 +81,8 @@ class GroupCoordinator:
         self.observers: Observers[Fact] = Observers(runtime.log)
         # The same, for those that need the time of the step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
+        # The same, for metrics, which are read seldom; None where there are none.
+        self.noted_facts: NotedFacts | None = None
         self.generation_floor = 0
         """Groups of partitions that are loaded from now on begin above it."""
         self.topic = CoordinatorTopic(
@@ -289,10 +291,17 @@ class GroupCoordinator:
     # Inside.
 
     def _observe(self, fact: Fact, now_ms: int, wall_ms: int) -> None:
-        log_fact(self._log, fact, now_ms, wall_ms)
+        if fact.level is not None:
+            log_fact(self._log, fact, now_ms, wall_ms)
+        facts = self.noted_facts
+        if facts is not None:
+            facts.noted.append((fact, now_ms))
+            if len(facts.noted) >= NOTED_MAX:
+                facts.hand_on()
         if not self.timed_observers.is_empty:
             self.timed_observers.notify(fact, now_ms)
-        self.observers.notify(fact)
+        if not self.observers.is_empty:
+            self.observers.notify(fact)
 
     def _schedule_expiry(self) -> None:
         self._expiry = self._runtime.schedule(self._runtime.config.offsets_retention_check_interval_ms, self._expire)

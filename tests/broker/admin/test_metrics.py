@@ -16,6 +16,7 @@ from ottla.broker.admin.metrics.group_source import GroupSource
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.logging import LazyLog
 from ottla.broker.server.network import TcpNetwork
 from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.facts import Cause, GenerationCompleted, GenerationStarted, GroupLoaded, RebalanceStarted
@@ -183,7 +184,7 @@ async def committed(broker: Broker, group: str, offset: int) -> int:
 def test_rebalances_are_counted_by_cause_and_not_when_loaded() -> None:
     """Facts of a group that is loaded happened elsewhere."""
     groups = GroupSource(
-        SimpleNamespace(config=ServerConfig()), None, SimpleNamespace(loaded_shards=list), GroupLabels()
+        SimpleNamespace(config=ServerConfig(), log=LazyLog()), None, SimpleNamespace(loaded_shards=list), GroupLabels()
     )  # type: ignore[arg-type]
     started = {"group_id": "g", "generation": 1, "member_id": None, "client_reason": None, "members": 1}
     for cause in (Cause.MEMBER_JOINED, Cause.MEMBER_JOINED, Cause.SESSION_EXPIRED):

@@ -8,6 +8,7 @@ from ottla.broker.admin.metrics.exposition import Sample, joined, labels
 from ottla.broker.admin.metrics.group_labels import GroupLabels
 from ottla.broker.admin.metrics.group_waits import GroupWaits
 from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
+from ottla.broker.coordinators.observers import NotedFacts
 from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.partition_ends import EndsOfPartitions
 from ottla.broker.runtime import LoopRuntime
@@ -71,6 +72,7 @@ class GroupSource:
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
         self._counted = self._counters()
+        self.facts = NotedFacts(runtime.log, self.observe)
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -172,6 +174,7 @@ class GroupSource:
     # Samples.
 
     def prepare(self) -> Iterator[None]:
+        self.facts.hand_on()
         rows: list[tuple[str, ClassicGroup]] = []
         others: list[ClassicGroup] = []
         states: Counter[tuple[str, str]] = Counter()

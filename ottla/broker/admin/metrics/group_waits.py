@@ -79,31 +79,45 @@ class GroupWaits:
 
     def observe(self, fact: Fact, now_ms: int) -> None:
         """A large group has some facts for each of its members: those that change nothing here must cost little."""
-        kind = type(fact)
+        kind = fact.__class__
         if kind is MemberRemoved:
-            self._member_removed(fact)
+            self._note_deadline(fact)
         if now_ms != self._waits_since_ms:
             self._charge_waits(now_ms)
-        if kind in _OF_OWNERSHIP:
-            self._ownership.observe(fact, now_ms)
+            self._ownership.charge(now_ms)
         handle = _HANDLERS.get(kind)
         if handle is not None:
             handle(self, fact)
 
-    def _member_removed(self, fact: Fact) -> None:
+    def _note_deadline(self, fact: Fact) -> None:
         """Before what was waited for is charged: until now, it was the deadline."""
         is_late = isinstance(fact, MemberRemoved) and fact.cause is Cause.NOT_REJOINED
         if is_late and self._wait_for is WaitFor.MEMBER:
             self._wait_for = WaitFor.DEADLINE
 
-    def _member_joined(self, fact: MemberJoined | MemberRejoined) -> None:
+    def _member_joined(self, fact: MemberJoined) -> None:
         self._joined.add(fact.member_id)
 
-    def _forget_member(self, fact: MemberRemoved) -> None:
+    def _member_rejoined(self, fact: MemberRejoined) -> None:
+        self._joined.add(fact.member_id)
+        self._ownership.keep_of(fact)
+
+    def _member_removed(self, fact: MemberRemoved) -> None:
         self._joined.discard(fact.member_id)
         self._synced.discard(fact.member_id)
+        self._ownership.take_from(fact.member_id)
+
+    def _session_expired(self, fact: SessionExpired) -> None:
+        self._ownership.add_silence(fact)
+
+    def _member_assigned(self, fact: MemberAssigned) -> None:
+        self._ownership.assign(fact)
+
+    def _generation_completed(self, _fact: GenerationCompleted) -> None:
+        self._ownership.complete()
 
     def _static_member_replaced(self, fact: StaticMemberReplaced) -> None:
+        self._ownership.rename(fact)
         if self._wait_for in _OF_JOIN_PHASES:
             self._joined.discard(fact.old_member_id)
             self._joined.add(fact.new_member_id)
@@ -135,6 +149,8 @@ class GroupWaits:
             case _:
                 self._joined.clear()
                 self._wait_for = None
+        if fact.to_state in _WITHOUT_MEMBERS:
+            self._ownership.forget()
 
     def _charge_waits(self, now_ms: int) -> None:
         passed_ms = now_ms - self._waits_since_ms
@@ -148,8 +164,11 @@ class GroupWaits:
         """What is done with a fact of this class, beside the charge of what was waited for until then."""
         return {
             MemberJoined: cls._member_joined,
-            MemberRejoined: cls._member_joined,
-            MemberRemoved: cls._forget_member,
+            MemberRejoined: cls._member_rejoined,
+            MemberRemoved: cls._member_removed,
+            SessionExpired: cls._session_expired,
+            MemberAssigned: cls._member_assigned,
+            GenerationCompleted: cls._generation_completed,
             StaticMemberReplaced: cls._static_member_replaced,
             RebalanceStarted: cls._rebalance_started,
             JoinPhaseExtended: cls._join_phase_extended,
@@ -159,17 +178,7 @@ class GroupWaits:
 
 
 _HANDLERS = GroupWaits.handlers()
-_OF_OWNERSHIP = frozenset(
-    {
-        GenerationCompleted,
-        MemberAssigned,
-        MemberRejoined,
-        MemberRemoved,
-        SessionExpired,
-        StateChanged,
-        StaticMemberReplaced,
-    }
-)
+_WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 _OF_JOIN_PHASES = (WaitFor.INITIAL_DELAY, WaitFor.MEMBER, WaitFor.DEADLINE)
 
 
@@ -180,10 +189,12 @@ class _Ownership:
         self.unowned_ms = 0
         self.silent_ms = 0
         self._since_ms = now_ms
-        # Of members; and of the generation that is handed out, as far as it is known. There may be ten thousand
-        # partitions, so they are put together member by member.
         self._owned: dict[str, Partitions] = {}
-        self._next: dict[str, Partitions] = {}
+        # What members were given in this generation, and in the one that is handed out as far as that is known: the
+        # assignment as it was sent, and its partitions. There may be ten thousand, so they are put together member by
+        # member, and not parsed again where a member keeps what it had.
+        self._given: dict[str, tuple[bytes, Partitions]] = {}
+        self._next: dict[str, tuple[bytes, Partitions]] = {}
         self._next_all: set[tuple[str, int]] = set()
         # All that should have an owner, and how many of them have none.
         self._all: set[tuple[str, int]] = set()
@@ -193,32 +204,17 @@ class _Ownership:
         self.unowned_ms += self._unowned * (now_ms - self._since_ms)
         self._since_ms = now_ms
 
-    def observe(self, fact: Fact, now_ms: int) -> None:
-        """Of the facts in _OF_OWNERSHIP."""
-        if now_ms != self._since_ms:
-            self.charge(now_ms)
-        match fact:
-            case MemberAssigned():
-                partitions = self._next[fact.member_id] = _assigned(fact)
-                self._next_all |= partitions
-            case GenerationCompleted():
-                self._completed()
-            case MemberRejoined():
-                if self._owned.get(fact.member_id):
-                    self._keep(fact.member_id, _kept(fact))
-            case SessionExpired():
-                self.silent_ms += fact.session_timeout_ms * len(self._owned.get(fact.member_id, NO_PARTITIONS))
-            case MemberRemoved():
-                self._keep(fact.member_id, NO_PARTITIONS)
-            case StaticMemberReplaced():
-                self._owned[fact.new_member_id] = self._owned.pop(fact.old_member_id, NO_PARTITIONS)
-            case StateChanged(to_state=GroupState.EMPTY | GroupState.DEAD):
-                self._owned, self._next, self._next_all, self._all, self._unowned = {}, {}, set(), set(), 0
-            case _:
-                pass
+    def assign(self, fact: MemberAssigned) -> None:
+        given = self._given.get(fact.member_id)
+        if given is None or given[0] != fact.assignment:
+            given = fact.assignment, _assigned(fact)
+        self._next[fact.member_id] = given
+        self._next_all |= given[1]
 
-    def _completed(self) -> None:
-        self._owned, self._next = self._next, {}
+    def complete(self) -> None:
+        """What was assigned is handed out."""
+        self._given, self._next = self._next, {}
+        self._owned = {member_id: partitions for member_id, (_, partitions) in self._given.items()}
         left_out = self._all - self._next_all
         if left_out:
             topics = {topic for topic, _ in self._next_all}
@@ -226,6 +222,23 @@ class _Ownership:
             self._next_all |= left_out
         self._all, self._next_all = self._next_all, set()
         self._unowned = len(left_out)
+
+    def keep_of(self, fact: MemberRejoined) -> None:
+        if self._owned.get(fact.member_id):
+            self._keep(fact.member_id, _kept(fact))
+
+    def take_from(self, member_id: str) -> None:
+        self._keep(member_id, NO_PARTITIONS)
+
+    def add_silence(self, fact: SessionExpired) -> None:
+        self.silent_ms += fact.session_timeout_ms * len(self._owned.get(fact.member_id, NO_PARTITIONS))
+
+    def rename(self, fact: StaticMemberReplaced) -> None:
+        self._owned[fact.new_member_id] = self._owned.pop(fact.old_member_id, NO_PARTITIONS)
+
+    def forget(self) -> None:
+        self._owned, self._given, self._next = {}, {}, {}
+        self._next_all, self._all, self._unowned = set(), set(), 0
 
     def _keep(self, member_id: str, kept: Partitions) -> None:
         owned = self._owned.get(member_id, NO_PARTITIONS)
