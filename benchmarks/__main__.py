@@ -24,6 +24,7 @@ SUITES = (
     "timer",
     "steps",
     "long_requests",
+    "long_refusals",
     "codec",
     "replication",
     "idle_cluster",

@@ -56,10 +56,9 @@ class Authorizer:
             return _SUPER_USER
         is_about = False
         allowed: AclBinding | None = None
-        own = str(principal)
         for by_principal in self.acls.about(resource_type, name):
             is_about = True
-            for whose in (own, EVERYBODY):
+            for whose in (str(principal), EVERYBODY):
                 for from_host, acl in by_principal.get(whose, ()):
                     if from_host not in (WILDCARD, host) or not _fits(acl, operation):
                         continue

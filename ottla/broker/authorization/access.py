@@ -141,7 +141,8 @@ class Access:
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool
     ) -> set[str]:
         """The same for more names than there are decisions kept: in one loop, and none of them is."""
-        decide, who, denied = self.view.authorizer.decide, self.view.who, set[str]()
+        decide, who = self.view.authorizer.decide, self.view.who
+        refused: list[tuple[str, Decision]] = []
         for name in names:
             try:
                 decision = decide(*who, operation, resource_type, name)
@@ -149,12 +150,12 @@ class Access:
                 self._log.failed(who[0], operation, resource_type, name)
                 decision = _FAILED
             if not decision.is_allowed:
-                denied.add(name)
-            elif not self.logs_allowed:
-                continue
-            if is_logged:
+                refused.append((name, decision))
+            elif self.logs_allowed and is_logged:
                 self._log.decided(who, decision, operation, resource_type, name, self.api)
-        return denied
+        if refused and is_logged:
+            self._log.denied(who, refused, operation, resource_type, self.api)
+        return {name for name, _ in refused}
 
     def take_denied(
         self, operation: AclOperation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]

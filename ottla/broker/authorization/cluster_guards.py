@@ -53,14 +53,14 @@ def guard_create_topics(access: Access, context: RequestContext, request: Create
         once = [name for name, count in times.items() if count == 1]
         denied = access.denied_names(AclOperation.CREATE, ResourceType.TOPIC, once)
         request.topics = [topic for topic in request.topics if topic.name not in denied]
-        refused = [
-            CreatableTopicResult(name=name, error_code=TOPIC_CODE, error_message="Authorization failed.")
-            for name in once
-            if name in denied
-        ]
+        refused = [name for name in once if name in denied]
         count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
-        access.amend(lambda response: response.topics.extend(refused))
+        access.amend(lambda response: response.topics.extend(map(_refused_topic_creation, refused)))
     access.amend(lambda response: _hide_configs(access, response))
+
+
+def _refused_topic_creation(name: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=TOPIC_CODE, error_message="Authorization failed.")
 
 
 def _hide_configs(access: Access, response: CreateTopicsResponse) -> None:
@@ -137,29 +137,39 @@ def _of_configs(
     """`results`: the field of the response that has one `result` for each resource."""
 
     def guard(access: Access, context: RequestContext, request: Any) -> None:
+        kinds = [_RESOURCE_OF_CONFIGS.get(each.resource_type) for each in request.resources]
+        names: dict[ResourceType, list[str]] = {}
+        for kind, resource in zip(kinds, request.resources, strict=True):
+            # A type that there is not is answered as such.
+            if kind is not None:
+                names.setdefault(kind, []).append(_name_of(kind, resource))
+        denied = {kind: access.denied_names(operation, kind, of_kind) for kind, of_kind in names.items()}
+        if not any(denied.values()):
+            return
         refused: list[Any] = []
         left: list[Any] = []
-        for resource in request.resources:
-            kind = _RESOURCE_OF_CONFIGS.get(resource.resource_type)
-            # A type that there is not is answered as such.
-            if kind is None or access.allows(operation, kind, _name_of(kind, resource)):
-                left.append(resource)
-                continue
-            code = ERROR_OF[kind]
-            count_refusals(context, code, 1)
-            refused.append(
-                result(
-                    error_code=int(code),
-                    error_message=SENTENCE_OF[code],
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-        if refused:
-            request.resources = left
-            access.amend(lambda response: getattr(response, results).extend(refused))
+        for kind, resource in zip(kinds, request.resources, strict=True):
+            is_refused = kind is not None and _name_of(kind, resource) in denied[kind]
+            (refused if is_refused else left).append(resource)
+        request.resources = left
+        for resource in refused:
+            count_refusals(context, _code_of(resource), 1)
+        access.amend(lambda response: getattr(response, results).extend(map(refusal_of, refused)))
+
+    def refusal_of(resource: Any) -> Any:
+        code = _code_of(resource)
+        return result(
+            error_code=int(code),
+            error_message=SENTENCE_OF[code],
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
 
     return guard
+
+
+def _code_of(resource: Any) -> ErrorCode:
+    return ERROR_OF[_RESOURCE_OF_CONFIGS[resource.resource_type]]
 
 
 def _name_of(kind: ResourceType, resource: Any) -> str:

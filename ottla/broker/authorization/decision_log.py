@@ -1,6 +1,8 @@
 """The authorizer's lines in the log: refusals at level info, so many in a second for each principal; what is allowed
 at level debug (§68.6)."""
 
+from collections.abc import Sequence
+
 from ottla.broker.runtime import Runtime
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authentication import Principal
@@ -59,6 +61,23 @@ class DecisionLog:
             rule=_rule(decision),
         )
 
+    def denied(
+        self,
+        who: tuple[Principal, str],
+        decisions: Sequence[tuple[str, Decision]],
+        operation: AclOperation,
+        kind: ResourceType,
+        api: str,
+    ) -> None:
+        """The same for many names that one request was refused, each with its decision: what gets no line is counted at
+        once."""
+        if not self._runtime.log.writes("info"):
+            return
+        for name, decision in decisions[:REFUSALS_PER_SECOND]:
+            self.decided(who, decision, operation, kind, name, api)
+        # A second may have begun in between: those that are left out count for the one that goes on.
+        self._second_of(who[0]).count += max(len(decisions) - REFUSALS_PER_SECOND, 0)
+
     def failed(self, principal: Principal, operation: AclOperation, kind: ResourceType, name: str) -> None:
         """A decision that has failed is a refusal."""
         self._runtime.log.exception(
@@ -70,6 +89,11 @@ class DecisionLog:
 
     def _has_room(self, principal: Principal) -> bool:
         """Whether this refusal gets a line; those that get none are counted in a line of the next second."""
+        second = self._second_of(principal)
+        second.count += 1
+        return second.count <= REFUSALS_PER_SECOND
+
+    def _second_of(self, principal: Principal) -> _Second:
         number = self._runtime.clock.now_ms() // 1000
         second = self._seconds.get(principal)
         if second is None or second.number != number:
@@ -79,8 +103,7 @@ class DecisionLog:
             if len(self._seconds) >= PRINCIPALS_MAX:
                 self._seconds.clear()
             second = self._seconds[principal] = _Second(number)
-        second.count += 1
-        return second.count <= REFUSALS_PER_SECOND
+        return second
 
 
 def _rule(decision: Decision) -> str:

@@ -58,9 +58,8 @@ def guard_offset_commit(
         return OffsetCommitResponse(topics=[_refused_commit(topic, GROUP_CODE) for topic in request.topics])
     denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, _name)
     if denied:
-        refused = [_refused_commit(topic, TOPIC_CODE) for topic in denied]
-        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
-        access.amend(lambda response: response.topics.extend(refused))
+        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(denied))
+        access.amend(lambda response: response.topics.extend(_refused_commit(topic, TOPIC_CODE) for topic in denied))
     return None
 
 
@@ -79,12 +78,11 @@ def guard_offset_delete(
         return refusal(context, ErrorCode.GROUP_AUTHORIZATION_FAILED)  # type: ignore[no-any-return]
     denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, _name)
     if denied:
-        refused = [_refused_deletion(topic) for topic in denied]
-        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
+        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(denied))
 
         def add_refused(response: OffsetDeleteResponse) -> None:
             if not response.error_code:
-                response.topics.extend(refused)
+                response.topics.extend(map(_refused_deletion, denied))
 
         access.amend(add_refused)
     return None
@@ -146,14 +144,13 @@ def _guard_fetched_topics(
     if asked.topics is None:
         return lambda answer: _drop_denied_topics(access, answer)
     denied = access.take_denied(AclOperation.DESCRIBE, ResourceType.TOPIC, asked.topics, _name)
-    refused = [_unfetched(topic, TOPIC_CODE, *classes) for topic in denied]
-    count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
+    count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(denied))
+    has_code_of_all = context.api_version >= ERROR_OF_ALL_SINCE
 
     def add_refused(answer: Any) -> None:
-        if not answer.error_code:
-            answer.topics.extend(refused)
-        elif context.api_version < ERROR_OF_ALL_SINCE:
-            answer.topics.extend(_unfetched(topic, answer.error_code, *classes) for topic in denied)
+        if not answer.error_code or not has_code_of_all:
+            code = answer.error_code or TOPIC_CODE
+            answer.topics.extend(_unfetched(topic, code, *classes) for topic in denied)
 
     return add_refused
 

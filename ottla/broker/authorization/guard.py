@@ -21,7 +21,8 @@ from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 LONG_REQUEST = 4 * ONE_SLICE_BYTES
 
 Guard = Callable[[Access, RequestContext, Any], Any | None]
-"""Gives the response of a request that is refused as a whole, else None, and leaves in the request what is allowed."""
+"""Gives the response of a request that is refused as a whole, or what makes it, else None, and leaves in the request
+what is allowed."""
 
 
 class AuthorizationGuard:
@@ -55,21 +56,28 @@ def _handle(
     # A request that is parked is answered by its context.
     if response is None or access.amendments is None:
         return response
-    return _in_slices(authorization, context, access.amended(response))
+    if _is_long(context) and not context.route.defers_answer:
+        # What is to be added comes in a step of its own, with the response.
+        context.respond_later(authorization.runtime, _known(response))
+        return None
+    return access.amended(response)
 
 
-def _in_slices(authorization: Authorization, context: RequestContext, response: Any) -> Any | None:
-    """A response with refusals, as its handler would return it: one that is long is built in steps of its own, for the
-    guard has taken its time already."""
-    route = context.route
-    if context.size_bytes <= LONG_REQUEST or route.build_in_slices is None or route.defers_answer:
-        return response
-    context.respond_later(authorization.runtime, _known(response))
+def _in_slices(authorization: Authorization, context: RequestContext, refused: Any) -> Any | None:
+    """The response of a request that is refused as a whole, as its handler would return it: one that is long is built
+    in steps of its own, for the guard has taken its time already."""
+    if not _is_long(context):
+        return refused() if callable(refused) else refused
+    context.respond_later(authorization.runtime, _known(refused))
     return None
 
 
+def _is_long(context: RequestContext) -> bool:
+    return context.size_bytes > LONG_REQUEST and context.route.build_in_slices is not None
+
+
 async def _known(response: Any) -> Any:
-    return response
+    return response() if callable(response) else response
 
 
 def _guards() -> Mapping[int, Guard]:

@@ -1,6 +1,7 @@
 """Guards of the APIs about topics and their records (§62.2)."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from ottla.broker.authorization.access import Access
@@ -47,7 +48,9 @@ BY_ID_SINCE = 12
 # Produce.
 
 
-def guard_produce(access: Access, context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+def guard_produce(
+    access: Access, context: RequestContext, request: ProduceRequest
+) -> Callable[[], ProduceResponse] | None:
     """Batches say whether the request is transactional, and not its field (CVE-2018-17196)."""
     topics = request.topic_data
     names, is_transactional = list[str](), False
@@ -65,9 +68,8 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
         name = request.transactional_id
         if not name or not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            response = ProduceResponse(responses=_refused_produce(context, topics, code))
             if request.acks != NO_ACKS:
-                return response
+                return _refusing_all(context, topics, code)
             request.topic_data = []
             _close_without_response(access, code)
             return None
@@ -75,12 +77,25 @@ def guard_produce(access: Access, context: RequestContext, request: ProduceReque
     if not denied:
         return None
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    refused = _refused_produce(context, [topic for topic in topics if topic.name in denied], code)
+    refused = [topic for topic in topics if topic.name in denied]
     request.topic_data = [topic for topic in topics if topic.name not in denied]
     if request.acks == NO_ACKS:
         _close_without_response(access, code)
-    access.amend(lambda response: response.responses.extend(refused))
+    elif not request.topic_data:
+        return _refusing_all(context, refused, code)
+    responses = _refused_produce(context, refused, code)
+    access.amend(lambda response: response.responses.extend(responses))
     return None
+
+
+def _refusing_all(
+    context: RequestContext, topics: list[TopicProduceData], code: ErrorCode
+) -> Callable[[], ProduceResponse]:
+    for topic in topics:
+        for data in topic.partition_data:
+            # Their place in the receive buffer is needed for what comes next.
+            data.records = None
+    return lambda: ProduceResponse(responses=_refused_produce(context, topics, code))
 
 
 def _close_without_response(access: Access, code: ErrorCode) -> None:
@@ -92,16 +107,20 @@ def _refused_produce(
     context: RequestContext, topics: Iterable[TopicProduceData], code: ErrorCode
 ) -> list[TopicProduceResponse]:
     results: dict[tuple[str, bytes], TopicProduceResponse] = {}
+    # Refusals are only written: those of one index are one.
+    refusal_of = cache(lambda index: PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET))
+    count = 0
     for topic in topics:
-        result = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        known = results.setdefault((topic.name, topic.topic_id), result)
-        named = {each.index for each in known.partition_responses}
-        known.partition_responses += [
-            PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET)
-            for index in dict.fromkeys(data.index for data in topic.partition_data)
-            if index not in named
-        ]
-        count_refusals(context, code, len(topic.partition_data))
+        key = topic.name, topic.topic_id
+        result = results.get(key)
+        if result is None:
+            result = results[key] = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+        count += len(topic.partition_data)
+        result.partition_responses += [refusal_of(data.index) for data in topic.partition_data]
+    count_refusals(context, code, count)
+    for result in results.values():
+        if len(result.partition_responses) > 1:
+            result.partition_responses = list({each.index: each for each in result.partition_responses}.values())
     return [each for each in results.values() if each.partition_responses]
 
 
@@ -116,12 +135,14 @@ def guard_fetch(access: Access, context: RequestContext, request: FetchRequest) 
     if access.allows_cluster(AclOperation.CLUSTER_ACTION):
         return None
     count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, 1)
+    # Refusals are only written: those of one index are one.
+    refusal_of = cache(refused_partition)
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[refused_partition(asked.partition) for asked in topic.partitions],
+                partitions=[refusal_of(asked.partition) for asked in topic.partitions],
             )
             for topic in request.topics
             if topic.partitions
@@ -263,9 +284,8 @@ def _of_partitions(
         )
         if not denied:
             return
-        refused = [topic_result(topic) for topic in denied]
-        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
-        access.amend(lambda response: response.topics.extend(refused))
+        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(denied))
+        access.amend(lambda response: response.topics.extend(map(topic_result, denied)))
 
     return guard
 
@@ -301,10 +321,10 @@ def guard_describe_producers(access: Access, context: RequestContext, request: A
     denied = access.denied_names(AclOperation.READ, ResourceType.TOPIC, valid)
     if not denied:
         return
-    refused = [_refused_producers(topic) for topic in request.topics if topic.name in denied]
+    refused = [topic for topic in request.topics if topic.name in denied]
     request.topics = [topic for topic in request.topics if topic.name not in denied]
     count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
-    access.amend(lambda response: response.topics.extend(refused))
+    access.amend(lambda response: response.topics.extend(map(_refused_producers, refused)))
 
 
 def _refused_producers(topic: Any) -> Any:

@@ -140,9 +140,9 @@ def guard_txn_offset_commit(
         return TxnOffsetCommitResponse(topics=[_refused_commit(topic, code) for topic in request.topics])
     denied = access.take_denied(AclOperation.READ, ResourceType.TOPIC, request.topics, lambda topic: str(topic.name))
     if denied:
-        refused = [_refused_commit(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for topic in denied]
-        count_refusals(context, ErrorCode.TOPIC_AUTHORIZATION_FAILED, len(refused))
-        access.amend(lambda response: response.topics.extend(refused))
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        count_refusals(context, code, len(denied))
+        access.amend(lambda response: response.topics.extend(_refused_commit(topic, code) for topic in denied))
     return None
 
 
