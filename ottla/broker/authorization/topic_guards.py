@@ -1,7 +1,7 @@
 """Guards of the APIs about topics and their records (§62.2)."""
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ottla.broker.authorization.access import Access
@@ -108,7 +108,7 @@ def _refused_produce(
 ) -> list[TopicProduceResponse]:
     results: dict[tuple[str, bytes], TopicProduceResponse] = {}
     # Refusals are only written: those of one index are one.
-    refusal_of = cache(lambda index: PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET))
+    refusal_of = cache(partial(_refused_data, code))
     count = 0
     for topic in topics:
         key = topic.name, topic.topic_id
@@ -122,6 +122,10 @@ def _refused_produce(
         if len(result.partition_responses) > 1:
             result.partition_responses = list({each.index: each for each in result.partition_responses}.values())
     return [each for each in results.values() if each.partition_responses]
+
+
+def _refused_data(code: ErrorCode, index: int) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=int(code), base_offset=NO_OFFSET)
 
 
 # Fetch.

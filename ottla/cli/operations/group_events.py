@@ -63,7 +63,7 @@ class Ownership:
         """A new generation's assignments: the partitions that changed hands, and how long those were without an owner
         that now have one again, in milliseconds."""
         self.advance(now_ms)
-        assigned: set[TopicPartition] = set().union(*assignments.values())
+        assigned = set[TopicPartition]().union(*assignments.values())
         if len(assigned) < sum(map(len, assignments.values())):
             return self._give_twice(assignments)
         moved: list[TopicPartition] = []
