@@ -5,6 +5,7 @@ else; what the fixtures are made of is imported when the first one is set up.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults")
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "audit")
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
 SEED_MAX = 1 << 32
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[TestRun, ...]"]()
+_audited = pytest.StashKey[list[tuple[str, str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,12 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ottla_data", "where data directories are made: auto, or a directory", default="auto")
     parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
     parser.addini("ottla_unused_faults", "for fault rules that never acted: error, warn or ignore", default="error")
+    parser.addini("ottla_audit", "what the audit fails tests for: errors, all or off", default="errors")
     group = parser.getgroup("ottla", "Kafka by Ottla")
     group.addoption("--ottla-isolation", choices=("reset", "names", "fresh"), help="what happens between two tests")
     group.addoption(
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
     )
-
+    group.addoption("--ottla-audit", choices=("errors", "all", "off"), help="what the audit fails tests for")
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
 
@@ -93,6 +96,29 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
     if pool is not None and pool.uses_faults:
         terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
+    audited = [*config.stash.get(_audited, ()), *(() if pool is None else pool.audited)]
+    if audited:
+        kinds = Counter(kind for _, kind, _ in audited)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        terminalreporter.write_line(f"ottla: audit: {counts} in {len({test for test, _, _ in audited})} tests")
+        if config.get_verbosity() > 0:
+            for test, _, line in audited:
+                terminalreporter.write_line(f"  {test}: {line}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    pool = session.config.stash.get(_pool, None)
+    # Of pytest-xdist: what a worker hands to the session that has started it.
+    output = getattr(session.config, "workeroutput", None)
+    if pool is not None and output is not None:
+        output["ottla_audit"] = pool.audited
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Of pytest-xdist: a worker has ended."""
+    audited = node.config.stash.setdefault(_audited, [])
+    audited += map(tuple, getattr(node, "workeroutput", {}).get("ottla_audit", ()))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

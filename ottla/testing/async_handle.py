@@ -21,6 +21,7 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
 
 if TYPE_CHECKING:
+    from ottla.testing.audit.findings import Finding
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
 
@@ -47,6 +48,9 @@ class KafkaAsync:
 
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         return self.faults.fault(do=do, **fields)
+
+    async def audit(self) -> "list[Finding]":
+        return await self._bed.loop.wait_for_call(self._bed.auditor.findings)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)

@@ -16,6 +16,8 @@ from typing import Any, Final, cast
 import pytest
 
 from ottla.broker.config.options import ConfigError
+from ottla.testing.audit.auditor import MODES, leftover, summary
+from ottla.testing.audit.findings import Finding, Kind
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
@@ -46,12 +48,13 @@ class FixtureOptions:
     leaks: str
     unused_faults: str
     fault_seed: int
+    audit: str = "errors"
     faults: str | Path | None = None
     """A file with rules that hold from the begin of the test."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS))
+        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS), ("audit", MODES))
         for name, allowed in choices:
             value = getattr(self, name)
             if value not in allowed:
@@ -92,6 +95,7 @@ def session_options(config: pytest.Config) -> FixtureOptions:
         leaks=config.getini("ottla_leaks"),
         unused_faults=config.getini("ottla_unused_faults"),
         fault_seed=cast("int", config.getoption("ottla_seed")),
+        audit=config.getoption("ottla_audit") or config.getini("ottla_audit"),
     )
 
 
@@ -102,6 +106,10 @@ def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions
         settings = {**options.settings, **given.pop("settings", {})}
         options = replace(options, settings=settings, **given)
     return options
+
+
+AuditedTest = tuple[str, str, str]
+"""A test that ended with a finding: its id, the kind and the line of the finding."""
 
 
 class TestbedPool:
@@ -116,6 +124,7 @@ class TestbedPool:
         # The least recently used first.
         self._beds: dict[tuple[object, ...], Testbed] = {}
         self.profiles: dict[str, None] = {}
+        self.audited: list[AuditedTest] = []
 
     def get(self, options: FixtureOptions) -> Testbed:
         """Raises ConfigError, StartError."""
@@ -158,8 +167,9 @@ class TestRun:
 
     __test__ = False
 
-    def __init__(self, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
+    def __init__(self, pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
         self.bed = bed
+        self._pool = pool
         self.options = options
         self.groups: list[str] = []
         self.has_failed = False
@@ -167,6 +177,7 @@ class TestRun:
         self._numbers = count(1)
         self._mark = ReportMark.now(bed)
         bed.wire.test = node.name
+        bed.call(lambda: bed.auditor.begin(is_on=options.audit != "off"))
 
     def new_name(self, kind: str) -> str:
         """Unique to test, worker and call."""
@@ -190,6 +201,7 @@ class TestRun:
     def end(self) -> None:
         """Empties what the options say, and reports what was left open."""
         bed, isolation = self.bed, self.options.isolation
+        found = bed.call(bed.auditor.findings)
         unused = self._unused_faults()
         left = [] if isolation == "fresh" else bed.call(leftovers, bed, self.groups)
         leaks: tuple[ConnectionView, ...] = ()
@@ -199,9 +211,18 @@ class TestRun:
             leaks = tuple(bed.run(bed.open_connections()))
             bed.stop()
         bed.wire.test = ""
-        self._report([*map(describe_leak, leaks), *left])
-        if unused:
-            pytest.fail("\n".join(unused), pytrace=False)
+        connections = list(map(describe_leak, leaks))
+        found += [*leftover(Kind.L1, connections), *leftover(Kind.L2, left), *leftover(Kind.L3, unused)]
+        self._pool.audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
+        self._report([*connections, *left])
+        wrong = [*unused, *self._audited(found)]
+        if wrong:
+            pytest.fail("\n".join(wrong), pytrace=False)
+
+    def _audited(self, found: list[Finding]) -> list[str]:
+        """What the audit fails the test for."""
+        errors = [each for each in found if each.is_error(self.options.audit)]
+        return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
 
     def _unused_faults(self) -> list[str]:
         """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
@@ -239,7 +260,7 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
         )
     options = marked_options(pool.options, node) if options is None else options
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
-    run = TestRun(bed, node, options)
+    run = TestRun(pool, bed, node, options)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
     if options.faults is not None:

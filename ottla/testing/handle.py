@@ -35,6 +35,7 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
 
 if TYPE_CHECKING:
+    from ottla.testing.audit.findings import Finding
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
 
@@ -95,6 +96,11 @@ class Kafka:
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         """One rule, as of `Faults.fault`; as a context it is removed at the end. Raises RuleError."""
         return self.faults.fault(do=do, **fields)
+
+    def audit(self) -> "list[Finding]":
+        """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the
+        logs are now (docs/audit.md). Empty where the audit is off."""
+        return self._bed.call(self._bed.auditor.findings)
 
     # Topics and records.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
@@ -19,6 +19,9 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.faulty_dispatcher import StandInRoute
+
+if TYPE_CHECKING:
+    from ottla.testing.audit.recorder import Recorder
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
@@ -34,6 +37,8 @@ class ConnectionNotes:
     client_id: str | None = None
     groups: dict[str, None] = field(default_factory=dict[str, None])
     apis: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    audited: Any = None
+    """Of the recorder of the audit."""
 
     @property
     def is_of_broker(self) -> bool:
@@ -53,6 +58,8 @@ class WireEvent:
     error: int | None = None
     """None: it has no answer yet."""
     answered_ns: int = 0
+    audit: Any = None
+    """What the recorder of the audit finds its answer by."""
 
 
 class Deliveries:
@@ -103,6 +110,14 @@ class WireRing:
         """Of all requests so far."""
         self.test = ""
         """The test that is running."""
+        self.recorder: Recorder | None = None
+        """What the audit is made from; None without one."""
+
+    def record(self, recorder: "Recorder | None") -> None:
+        """For the audit, from now on."""
+        self.recorder = recorder
+        for notes in self._notes.values():
+            notes.audited = None
 
     def noting(self, route: Route) -> Route:
         """What stands in place of a route of a broker."""
@@ -130,6 +145,8 @@ class WireRing:
         """Calls the handler of a route, with notes of the request and its answer."""
         event = self._begin(context, request)
         context.route = AnsweringRoute(self, route, event)
+        if self.recorder is not None:
+            self.recorder.asked(event, context.connection, request)
         try:
             response = route.handle(context, request)
         except KafkaError as error:
@@ -145,6 +162,8 @@ class WireRing:
     def end(self, event: WireEvent, response: Any) -> None:
         """The client gets this answer."""
         _end(event, error_in(response))
+        if self.recorder is not None:
+            self.recorder.answered(event, response)
         if event.api == FETCH and not event.connection.is_of_broker:
             self.deliveries.note(response)
 

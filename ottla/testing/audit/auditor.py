@@ -1,0 +1,196 @@
+"""The audit of a testbed: what is recorded from the begin of a test on, and judged when somebody asks.
+
+Without it routes note what they note anyway, and no more.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.assembly import Parts
+from ottla.broker.server.close_reasons import CloseReason
+from ottla.cluster.image import MetadataImage
+from ottla.cluster.updates import ImageUpdate
+from ottla.coordinator.facts import Fact
+from ottla.protocol.errors import ErrorCode
+from ottla.testing.audit.explaining import explained
+from ottla.testing.audit.final_logs import final_log
+from ottla.testing.audit.findings import Finding, Kind
+from ottla.testing.audit.history import History, SeenPartition
+from ottla.testing.audit.judge import judge
+from ottla.testing.audit.recorder import Recorder
+
+if TYPE_CHECKING:
+    from ottla.testing.hosting import HostedBrokers
+    from ottla.testing.reading import BrokerReader
+    from ottla.testing.wire import WireRing
+
+MODES: Final = ("errors", "all", "off")
+# A producer that gets one of these does not send the batch again.
+FINAL_ERRORS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+
+class Auditor:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, hosted: "HostedBrokers", reader: "BrokerReader", wire: "WireRing") -> None:
+        self._hosted = hosted
+        self._reader = reader
+        self._wire = wire
+        self._began_wall_ms = 0
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """None while nothing is recorded."""
+        return self._wire.recorder
+
+    def begin(self, *, is_on: bool = True) -> None:
+        """What came before is forgotten."""
+        self._wire.record(Recorder(lambda: self._reader.image, lambda: self._wire.count) if is_on else None)
+        self._began_wall_ms = self._wall_ms()
+
+    def attach(self, parts: Parts) -> None:
+        """To a broker that has started."""
+        parts.metadata.watchers.append(self._topics_changed)
+        parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self._observe))
+        server = parts.server
+        server.closing = partial(self._closing, server.closing)  # type: ignore[method-assign]
+        server.lost = partial(self._lost, server.lost)  # type: ignore[method-assign]
+
+    def findings(self) -> list[Finding]:
+        """All there are by now, with the rules that explain them; none while nothing is recorded."""
+        if self.recorder is None:
+            return []
+        faults = self._hosted.fault_host.faults_if_used
+        rules = [] if faults is None else faults.all_since_clear()
+        return [explained(each, rules) for each in judge(self.history(self.recorder))]
+
+    def unjudged(self) -> str | None:
+        """What the findings do not cover, in a sentence; None: nothing was left out."""
+        recorder = self.recorder
+        if recorder is None:
+            return None
+        sentences: list[str] = []
+        if recorder.batches.overflow:
+            kept = len(recorder.batches)
+            sentences.append(f"{recorder.batches.overflow} batches after the first {kept} were not kept")
+        shared = sorted({client_id for client_id, _ in recorder.commits.shared})
+        if shared:
+            sentences.append(f"several members have the client id {', '.join(shared)}: their commits are not judged")
+        return "; ".join(sentences) or None
+
+    def history(self, recorder: Recorder) -> History:
+        recorder.settle()
+        recorder.confirm_open()
+        image = self._reader.image
+        fetches, commits = recorder.fetches, recorder.commits
+        return History(
+            partitions=self._partitions(recorder),
+            connections=recorder.connections,
+            batches=list(recorder.batches),
+            deliveries=fetches.deliveries,
+            listed=fetches.listed,
+            gaps=fetches.gaps,
+            fallen=fetches.fallen,
+            commits=commits.commits,
+            forgotten=commits.forgotten,
+            told=fetches.told,
+            members=commits.members,
+            shared=commits.shared,
+            transactional=commits.transactional,
+            removed=commits.removed,
+            assigned=commits.assigned,
+            partition_counts={name: len(topic.partitions) for name, topic in image.topics.items()},
+            forged=recorder.forged,
+            overflow=recorder.batches.overflow,
+            begin_ns=recorder.begin_ns,
+            error_name=error_name,
+            is_final=FINAL_ERRORS.__contains__,
+        )
+
+    def _partitions(self, recorder: Recorder) -> list[SeenPartition]:
+        current = {number: place for place, number in recorder.partitions.current().items()}
+        wall_ms = self._wall_ms()
+        all_parts = list(self._hosted.parts().values())
+        seen: list[SeenPartition] = []
+        for number, partition in enumerate(recorder.partitions.seen):
+            leader = self._reader.leader(*current[number]) if number in current else None
+            if leader is None:
+                seen.append(partition)
+                continue
+            deleted = recorder.deleted_before.get(current[number], 0)
+            log = final_log(leader, all_parts, deleted_before=deleted, now_wall_ms=wall_ms)
+            judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
+            seen.append(replace(partition, log=log, judges_sequences=judges))
+        return seen
+
+    def _wall_ms(self) -> int:
+        return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)
+
+    # What brokers tell.
+
+    def _topics_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
+        recorder = self.recorder
+        if recorder is None:
+            return
+        now = update.image
+        gone = [
+            name
+            for name in update.topics
+            if (old := before.topic(name)) is not None
+            and ((new := now.topic(name)) is None or new.topic_id != old.topic_id)
+        ]
+        if gone:
+            recorder.partitions.deleted(gone)
+
+    def _observe(self, fact: Fact, now_ms: int) -> None:
+        if self.recorder is not None:
+            self.recorder.commits.observe(fact, now_ms)
+
+    def _closing(self, closing: Callable[..., None], connection: Any, reason: CloseReason, why: str | None) -> None:
+        if self.recorder is not None:
+            self.recorder.ended(connection, reason)
+        closing(connection, reason, why)
+
+    def _lost(self, lost: Callable[..., None], connection: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.ended(connection, CloseReason.LOST)
+        lost(connection)
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def summary(findings: Iterable[Finding], unjudged: str | None = None) -> list[str]:
+    """Lines for people."""
+    lines = [line for finding in findings for line in finding.lines()]
+    return lines if unjudged is None else [*lines, unjudged]
+
+
+def leftover(kind: Kind, sentences: Iterable[str]) -> list[Finding]:
+    """Findings of what a test has left behind."""
+    return [Finding(kind, sentence) for sentence in sentences]

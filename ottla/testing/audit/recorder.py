@@ -1,0 +1,203 @@
+"""What the audit keeps of requests and answers, as they pass the routes, and of the facts of groups.
+
+An answer counts as given when the transport was still open at a later read event of its connection, with nothing parked
+before it, or when the client has closed the connection in order. Answers to Produce are looked at when the event is
+over that wrote their batches: a write that fails changes them. What fault rules drop, or end the connection for, never
+passes here as an answer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic_ns
+from typing import Any, Final
+
+from ottla.broker.server.close_reasons import CloseReason
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.testing.audit.batches import ROW_BYTES, SentBatches
+from ottla.testing.audit.committing import CommitNotes
+from ottla.testing.audit.fetching import FetchNotes
+from ottla.testing.audit.history import SeenConnection, SeenPartition
+from ottla.testing.wire import ConnectionNotes, WireEvent
+
+ALL: Final = -1
+NOT_AUDITED: Final = -1
+ALL_RECORDS: Final = 1 << 62
+
+Place = tuple[str | bytes, int]
+"""A topic by its name, or by its id in versions that have ids, and a partition."""
+
+
+class AuditedConnection:
+    __slots__ = ("connection", "event_ns", "last", "number", "seen")
+
+    def __init__(self, number: int, connection: Any, seen: SeenConnection) -> None:
+        self.number = number
+        self.connection = connection
+        self.seen = seen
+        self.event_ns = 0
+        self.last = 0
+        """The number of the last answer that was noted."""
+
+
+class Partitions:
+    """Incarnations of partitions, by where requests say they are. Internal topics have none."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self.seen: list[SeenPartition] = []
+        self._image = image
+        self._numbers: dict[Place, int] = {}
+        self._current: dict[tuple[str, int], int] = {}
+
+    def number(self, topic: str | bytes, index: int) -> int:
+        """NOT_AUDITED for internal topics and those that do not exist."""
+        place = topic, index
+        number = self._numbers.get(place)
+        return self._new(place) if number is None else number
+
+    def _new(self, place: Place) -> int:
+        topic, index = place
+        name = self._image().name_of(topic) if isinstance(topic, bytes) else topic
+        if not name or self._image().topic(name) is None:
+            return NOT_AUDITED
+        if name in INTERNAL_TOPICS:
+            number = NOT_AUDITED
+        else:
+            number = self._current.get((name, index), len(self.seen))
+            if number == len(self.seen):
+                self.seen.append(SeenPartition(name, index))
+                self._current[name, index] = number
+        self._numbers[place] = number
+        return number
+
+    def current(self) -> Mapping[tuple[str, int], int]:
+        """Of those that were not deleted."""
+        return self._current
+
+    def deleted(self, names: Iterable[str]) -> None:
+        gone = set(names)
+        if any(name in gone for name, _ in self._current):
+            self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
+            self._numbers.clear()
+
+
+class Recorder:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, image: Callable[[], MetadataImage], count: Callable[[], int]) -> None:
+        """`image`: what exists now; `count`: how many requests came so far."""
+        self.begin_ns = monotonic_ns()
+        self._count = count
+        self.partitions = Partitions(image)
+        self.batches = SentBatches()
+        self.connections: list[SeenConnection] = []
+        self.fetches = FetchNotes(self.partitions.number, count)
+        self.commits = CommitNotes(self.partitions.number, count)
+        self.deleted_before: dict[tuple[str, int], int] = {}
+        self.forged: set[int] = set()
+        self._audited: dict[int, AuditedConnection] = {}
+        # Answers to Produce whose batches are being written, and the number of the last request before each.
+        self._answers: list[tuple[int, int, Any]] = []
+        self._answers_ns = 0
+        self._askers: dict[str, Callable[[AuditedConnection, WireEvent, Any], object]] = {
+            "Produce": self._produced,
+            "Fetch": self.fetches.asked,
+            "ListOffsets": self.fetches.asked_ends,
+            "DeleteRecords": self._deleting,
+            "OffsetCommit": self.commits.asked,
+            "TxnOffsetCommit": self.commits.in_transaction,
+        }
+        self._answerers: dict[str, Callable[[AuditedConnection, WireEvent, Any], object]] = {
+            "Produce": self._answered_produce,
+            "Fetch": self.fetches.answered,
+            "ListOffsets": self.fetches.answered_ends,
+            "OffsetCommit": self.commits.answered,
+        }
+
+    # What passes the routes.
+
+    def asked(self, event: WireEvent, connection: Any, request: Any) -> None:
+        audited = event.connection.audited
+        if audited is None:
+            audited = self._new_connection(event.connection, connection)
+        now_ns = connection.last_event_ns
+        if now_ns != audited.event_ns:
+            audited.event_ns = now_ns
+            if self._answers and now_ns != self._answers_ns:
+                self.settle()
+            if audited.seen.confirmed != audited.last and not connection.parked:
+                audited.seen.confirmed = audited.last
+        asker = self._askers.get(event.api)
+        if asker is not None and not event.connection.is_of_broker:
+            asker(audited, event, request)
+
+    def answered(self, event: WireEvent, response: Any) -> None:
+        if event.audit is None or event.at_ns < self.begin_ns:
+            return
+        audited = event.connection.audited
+        answerer = self._answerers.get(event.api)
+        if audited is not None and answerer is not None:
+            audited.last = self._count()
+            answerer(audited, event, response)
+
+    def _new_connection(self, notes: ConnectionNotes, connection: Any) -> AuditedConnection:
+        seen = SeenConnection(notes.name, (notes.client_id or "", connection.peer_host))
+        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen)
+        self.connections.append(seen)
+        self._audited[id(connection)] = audited
+        return audited
+
+    def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        batches, acks = self.batches, request.acks
+        event.audit = batches.end
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                records = data.records
+                number = self.partitions.number(topic.name or topic.topic_id, data.index)
+                if records is None or len(records) < BATCH_HEADER_SIZE or number == NOT_AUDITED or batches.is_full:
+                    batches.overflow += batches.is_full
+                    event.audit = None
+                    continue
+                batches.add(records, number, audited.number, acks, event.at_ns)
+
+    def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
+        self._answers.append((event.audit, audited.last, response))
+        self._answers_ns = audited.connection.last_event_ns
+
+    def settle(self) -> None:
+        """Answers whose batches have been written, or not, by now."""
+        answers, self._answers = self._answers, []
+        answer = self.batches.answer
+        for position, number, response in answers:
+            for topic in response.responses:
+                for each in topic.partition_responses:
+                    answer(position, number, each.base_offset, each.error_code)
+                    position += ROW_BYTES
+
+    def _deleting(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        del audited, event
+        for topic in request.topics:
+            for each in topic.partitions:
+                self.note_deletion(topic.name, each.partition_index, each.offset)
+
+    def note_deletion(self, topic: str, index: int, before: int) -> None:
+        """Somebody wants the records below an offset deleted; -1 for all."""
+        place = topic, index
+        end = ALL_RECORDS if before == ALL else before
+        self.deleted_before[place] = max(self.deleted_before.get(place, 0), end)
+
+    def ended(self, connection: Any, reason: CloseReason) -> None:
+        """A connection is closed; with its client in order, all answers that have left have been given."""
+        audited = self._audited.pop(id(connection), None)
+        if audited is not None and reason is CloseReason.CLIENT and has_sent_all(connection):
+            audited.seen.confirmed = audited.last
+
+    def confirm_open(self) -> None:
+        """What was given to transports that are open now, and that nothing waits in, has been given."""
+        for audited in self._audited.values():
+            if not audited.connection.is_closed and has_sent_all(audited.connection):
+                audited.seen.confirmed = audited.last
+
+
+def has_sent_all(connection: Any) -> bool:
+    transport = connection.transport
+    return transport is not None and not connection.parked and not transport.get_write_buffer_size()
