@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.assembly import Parts
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.cluster.image import MetadataImage
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode
@@ -66,8 +66,15 @@ class Auditor:
 
     def begin(self, *, is_on: bool = True) -> None:
         """What came before is forgotten."""
-        self._wire.record(Recorder(lambda: self._reader.image, lambda: self._wire.count) if is_on else None)
+        self._wire.record(Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None)
         self._began_wall_ms = self._wall_ms()
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """The log end offsets that there are now."""
+        topics = [topic for name, topic in self._reader.image.topics.items() if name not in INTERNAL_TOPICS]
+        places = [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+        leaders = ((place, self._reader.leader(*place)) for place in places)
+        return {place: leader.log.log_end_offset for place, leader in leaders if leader is not None}
 
     def attach(self, parts: Parts) -> None:
         """To a broker that has started."""
@@ -139,7 +146,8 @@ class Auditor:
                 seen.append(partition)
                 continue
             deleted = recorder.deleted_before.get(current[number], 0)
-            log = final_log(leader, all_parts, deleted_before=deleted, now_wall_ms=wall_ms)
+            begin = partition.begin_offset
+            log = final_log(leader, all_parts, begin, deleted_before=deleted, now_wall_ms=wall_ms)
             judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
             seen.append(replace(partition, log=log, judges_sequences=judges))
         return seen

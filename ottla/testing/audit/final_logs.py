@@ -21,10 +21,13 @@ CREATE_TIME: Final = "CreateTime"
 _HEADER = Struct(">qiixIhi16xqhi4x")
 
 
-def final_log(leader: Partition, parts: "Iterable[Parts]", *, deleted_before: int, now_wall_ms: int) -> FinalLog | None:
-    """None: there is too much of it."""
+def final_log(
+    leader: Partition, parts: "Iterable[Parts]", begin_offset: int, *, deleted_before: int, now_wall_ms: int
+) -> FinalLog | None:
+    """What there is from `begin_offset` on; None: too much of it."""
     log = leader.log
-    batches = batches_of(leader, log.log_start_offset, log.log_end_offset)
+    start = max(log.log_start_offset, begin_offset)
+    batches = batches_of(leader, start, log.log_end_offset)
     if batches is None:
         return None
     config, end = log.config, leader.high_watermark
@@ -33,14 +36,13 @@ def final_log(leader: Partition, parts: "Iterable[Parts]", *, deleted_before: in
         follower = each.replicas.find(leader.topic, leader.index)
         if follower is None or follower is leader or follower.is_leader:
             continue
-        copied = batches_of(follower, follower.log.log_start_offset, min(end, follower.log.log_end_offset))
+        copied = batches_of(follower, max(follower.log.log_start_offset, start), min(end, follower.log.log_end_offset))
         if copied is not None:
             replicas[each.runtime.node_id] = copied
     keeps_time = config.retention_ms < 0 and config.retention_bytes < 0
     expires_ms = 0 if keeps_time else 1 << 62 if config.retention_bytes >= 0 else now_wall_ms - config.retention_ms
     aborted = [
-        Aborted(each.producer_id, each.first_offset, each.last_offset)
-        for each in log.aborted_transactions(log.log_start_offset, end)
+        Aborted(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted_transactions(start, end)
     ]
     return FinalLog(
         log_start_offset=log.log_start_offset,

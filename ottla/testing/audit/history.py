@@ -107,6 +107,8 @@ class FinalLog:
 class SeenPartition:
     topic: str
     index: int
+    begin_offset: int = 0
+    """What is below was there before, and is not judged."""
     log: FinalLog | None = None
     """None: it was deleted, or has no leader that runs, and nothing can be said of it."""
     judges_sequences: bool = True

@@ -17,7 +17,7 @@ from ottla.testing.audit.batches import ROW_BYTES, SentBatches
 from ottla.testing.audit.committing import CommitNotes
 from ottla.testing.audit.fetching import FetchNotes
 from ottla.testing.audit.history import SeenConnection, SeenPartition
-from ottla.testing.wire import ConnectionNotes, WireEvent
+from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 ALL: Final = -1
 NOT_AUDITED: Final = -1
@@ -28,22 +28,29 @@ Place = tuple[str | bytes, int]
 
 
 class AuditedConnection:
-    __slots__ = ("connection", "event_ns", "last", "number", "seen")
+    __slots__ = ("answerers", "askers", "connection", "event_ns", "last", "number", "seen")
 
-    def __init__(self, number: int, connection: Any, seen: SeenConnection) -> None:
+    def __init__(self, number: int, connection: Any, seen: SeenConnection, askers: "Notes", answerers: "Notes") -> None:
         self.number = number
         self.connection = connection
         self.seen = seen
+        self.askers = askers
+        self.answerers = answerers
         self.event_ns = 0
         self.last = 0
         """The number of the last answer that was noted."""
 
 
+Notes = Mapping[str, Callable[[AuditedConnection, WireEvent, Any], object]]
+"""What notes the requests or answers of an API."""
+
+
 class Partitions:
     """Incarnations of partitions, by where requests say they are. Internal topics have none."""
 
-    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]) -> None:
         self.seen: list[SeenPartition] = []
+        self._begin_offsets = begin_offsets
         self._image = image
         self._numbers: dict[Place, int] = {}
         self._current: dict[tuple[str, int], int] = {}
@@ -51,8 +58,10 @@ class Partitions:
     def number(self, topic: str | bytes, index: int) -> int:
         """NOT_AUDITED for internal topics and those that do not exist."""
         place = topic, index
-        number = self._numbers.get(place)
-        return self._new(place) if number is None else number
+        try:
+            return self._numbers[place]
+        except KeyError:
+            return self._new(place)
 
     def _new(self, place: Place) -> int:
         topic, index = place
@@ -64,7 +73,7 @@ class Partitions:
         else:
             number = self._current.get((name, index), len(self.seen))
             if number == len(self.seen):
-                self.seen.append(SeenPartition(name, index))
+                self.seen.append(SeenPartition(name, index, self._begin_offsets.get((name, index), 0)))
                 self._current[name, index] = number
         self._numbers[place] = number
         return number
@@ -78,27 +87,30 @@ class Partitions:
         if any(name in gone for name, _ in self._current):
             self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
             self._numbers.clear()
+            self._begin_offsets = {}
 
 
 class Recorder:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, image: Callable[[], MetadataImage], count: Callable[[], int]) -> None:
-        """`image`: what exists now; `count`: how many requests came so far."""
+    def __init__(
+        self, wire: WireRing, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]
+    ) -> None:
+        """`image`: what exists now. `begin_offsets`: where the logs that exist already end."""
         self.begin_ns = monotonic_ns()
-        self._count = count
-        self.partitions = Partitions(image)
+        self._wire = wire
+        self.partitions = Partitions(image, begin_offsets)
         self.batches = SentBatches()
         self.connections: list[SeenConnection] = []
-        self.fetches = FetchNotes(self.partitions.number, count)
-        self.commits = CommitNotes(self.partitions.number, count)
+        self.fetches = FetchNotes(self.partitions.number, self._count)
+        self.commits = CommitNotes(self.partitions.number, self._count)
         self.deleted_before: dict[tuple[str, int], int] = {}
         self.forged: set[int] = set()
         self._audited: dict[int, AuditedConnection] = {}
         # Answers to Produce whose batches are being written, and the number of the last request before each.
         self._answers: list[tuple[int, int, Any]] = []
         self._answers_ns = 0
-        self._askers: dict[str, Callable[[AuditedConnection, WireEvent, Any], object]] = {
+        self._askers: Notes = {
             "Produce": self._produced,
             "Fetch": self.fetches.asked,
             "ListOffsets": self.fetches.asked_ends,
@@ -106,62 +118,72 @@ class Recorder:
             "OffsetCommit": self.commits.asked,
             "TxnOffsetCommit": self.commits.in_transaction,
         }
-        self._answerers: dict[str, Callable[[AuditedConnection, WireEvent, Any], object]] = {
+        self._answerers: Notes = {
             "Produce": self._answered_produce,
             "Fetch": self.fetches.answered,
             "ListOffsets": self.fetches.answered_ends,
             "OffsetCommit": self.commits.answered,
         }
 
+    def _count(self) -> int:
+        """Of requests so far."""
+        return self._wire.count
+
     # What passes the routes.
 
     def asked(self, event: WireEvent, connection: Any, request: Any) -> None:
-        audited = event.connection.audited
+        audited: AuditedConnection | None = event.connection.audited
         if audited is None:
             audited = self._new_connection(event.connection, connection)
-        now_ns = connection.last_event_ns
-        if now_ns != audited.event_ns:
-            audited.event_ns = now_ns
-            if self._answers and now_ns != self._answers_ns:
-                self.settle()
-            if audited.seen.confirmed != audited.last and not connection.parked:
-                audited.seen.confirmed = audited.last
-        asker = self._askers.get(event.api)
-        if asker is not None and not event.connection.is_of_broker:
+        if connection.last_event_ns != audited.event_ns:
+            self._begin_event(audited, connection)
+        asker = audited.askers.get(event.api)
+        if asker is not None:
             asker(audited, event, request)
 
     def answered(self, event: WireEvent, response: Any) -> None:
-        if event.audit is None or event.at_ns < self.begin_ns:
+        audited: AuditedConnection | None = event.connection.audited
+        if audited is None or event.audit is None or event.at_ns < self.begin_ns:
             return
-        audited = event.connection.audited
-        answerer = self._answerers.get(event.api)
-        if audited is not None and answerer is not None:
-            audited.last = self._count()
+        answerer = audited.answerers.get(event.api)
+        if answerer is not None:
+            audited.last = self._wire.count
             answerer(audited, event, response)
+
+    def _begin_event(self, audited: AuditedConnection, connection: Any) -> None:
+        """Of a read event of a connection, its first request: what was answered before has left, if nothing is parked
+        in front of it."""
+        audited.event_ns = now_ns = connection.last_event_ns
+        if self._answers and now_ns != self._answers_ns:
+            self.settle()
+        if audited.seen.confirmed != audited.last and not connection.parked:
+            audited.seen.confirmed = audited.last
 
     def _new_connection(self, notes: ConnectionNotes, connection: Any) -> AuditedConnection:
         seen = SeenConnection(notes.name, (notes.client_id or "", connection.peer_host))
-        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen)
+        noted = ({}, {}) if notes.is_of_broker else (self._askers, self._answerers)
+        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen, *noted)
         self.connections.append(seen)
         self._audited[id(connection)] = audited
         return audited
 
     def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
-        batches, acks = self.batches, request.acks
+        batches = self.batches
         event.audit = batches.end
+        connection, acks, at_ns = audited.number, request.acks, event.at_ns
         for topic in request.topic_data:
+            name = topic.name or topic.topic_id
             for data in topic.partition_data:
                 records = data.records
-                number = self.partitions.number(topic.name or topic.topic_id, data.index)
-                if records is None or len(records) < BATCH_HEADER_SIZE or number == NOT_AUDITED or batches.is_full:
-                    batches.overflow += batches.is_full
+                number = self.partitions.number(name, data.index)
+                is_batch = number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE
+                if not is_batch or not batches.add(records, number, connection, acks, at_ns):
+                    # Its answer is not looked at: what it sent is in doubt.
                     event.audit = None
-                    continue
-                batches.add(records, number, audited.number, acks, event.at_ns)
 
     def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         self._answers.append((event.audit, audited.last, response))
-        self._answers_ns = audited.connection.last_event_ns
+        self._answers_ns = audited.event_ns
 
     def settle(self) -> None:
         """Answers whose batches have been written, or not, by now."""

@@ -13,7 +13,6 @@ from ottla.testing.audit.history import (
     ALL_REPLICAS,
     NO_ANSWER,
     NO_PRODUCER_ID,
-    UNKNOWN_OFFSET,
     Client,
     FinalLog,
     History,
@@ -42,11 +41,12 @@ def check_writes(history: History) -> Iterator[Finding]:
 
 
 def _lost(
-    history: History, batches: Iterable[SentBatch], log: FinalLog, stored: Mapping[int, StoredBatch]
+    history: History, batches: Sequence[SentBatch], log: FinalLog, stored: Mapping[int, StoredBatch]
 ) -> Iterator[Finding]:
     """B1."""
     if log.is_compacted or log.may_lose:
         return
+    begin_offset = max(history.partitions[batches[0].partition].begin_offset, 0)
     confirmed = [connection.confirmed for connection in history.connections]
     keeps_crcs, has_followers = log.keeps_crcs, log.has_followers
     for batch in batches:
@@ -55,7 +55,7 @@ def _lost(
             continue
         if there is not None and _is(there, batch, log, keeps_crcs=keeps_crcs):
             continue
-        if batch.offset == UNKNOWN_OFFSET or (has_followers and batch.acks != ALL_REPLICAS):
+        if batch.offset < begin_offset or (has_followers and batch.acks != ALL_REPLICAS):
             continue
         why = _why_lost(batch, there, log)
         if why is not None:
