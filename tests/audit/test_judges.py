@@ -149,16 +149,16 @@ def test_readers_get_what_is_committed(stretch: Any, fields: dict[str, Any], fou
 @pytest.mark.parametrize(
     ("isolation", "listed", "found"),
     [
-        (READ_COMMITTED, {}, [Kind.B5]),
-        (READ_COMMITTED, {(0, A): {(7, 0)}}, []),
-        (0, {}, []),
+        (READ_COMMITTED, frozenset(), [Kind.B5]),
+        (READ_COMMITTED, frozenset({(7, 0)}), []),
+        (0, frozenset(), []),
     ],
 )
-def test_aborted_records_are_listed(isolation: int, listed: dict[Any, Any], found: list[Kind]) -> None:
+def test_aborted_records_are_listed(isolation: int, listed: frozenset[tuple[int, int]], found: list[Kind]) -> None:
     final = log(of_producer(0, 0, is_transactional=True), stored(1, is_control=True), aborted=[Aborted(7, 0, 1)])
-    reads = [delivered(0, 2, isolation=isolation)]
+    reads = [delivered(0, 2, isolation=isolation, listed=listed)]
 
-    assert kinds([], final, deliveries=reads, listed=listed) == found
+    assert kinds([], final, deliveries=reads) == found
 
 
 def test_what_a_fetch_left_out_is_still_in_the_log() -> None:

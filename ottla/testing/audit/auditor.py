@@ -116,10 +116,11 @@ class Auditor:
             connections=recorder.connections,
             batches=list(recorder.batches),
             deliveries=fetches.deliveries,
-            listed=fetches.listed,
             gaps=fetches.gaps,
             fallen=fetches.fallen,
             commits=commits.commits,
+            attempts=commits.attempts,
+            offsets=self._offsets(recorder),
             forgotten=commits.forgotten,
             told=fetches.told,
             members=commits.members,
@@ -151,6 +152,17 @@ class Auditor:
             judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
             seen.append(replace(partition, log=log, judges_sequences=judges))
         return seen
+
+    def _offsets(self, recorder: Recorder) -> dict[tuple[str, int], int] | None:
+        if self._reader.coordinators_missing():
+            return None
+        numbers = recorder.partitions.current()
+        return {
+            (group, numbers[place]): offset
+            for group in {commit.group for commit in recorder.commits.commits}
+            for place, offset in self._reader.group(group).offsets.items()
+            if place in numbers
+        }
 
     def _wall_ms(self) -> int:
         return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)

@@ -27,11 +27,29 @@ def check_commits(history: History) -> Iterator[Finding]:
         delivered[each.partition, history.connections[each.connection].client].append(each)
     for (group, _), commits in registers.items():
         if group not in history.transactional:
+            yield from _lost(history, commits)
             yield from _beyond(history, commits, delivered)
             yield from _below(history, commits, delivered)
     for group, members in history.members.items():
         if group not in history.transactional:
             yield from _given_again(history, group, set(members.values()), delivered)
+
+
+def _lost(history: History, commits: Sequence[Commit]) -> Iterator[Finding]:
+    """B1, of the last one that was certainly acknowledged: it is there, or a later one that may have been applied."""
+    acknowledged = [each for each in commits if history.connections[each.connection].has_got(each.answered)]
+    if history.offsets is None or not acknowledged:
+        return
+    last = acknowledged[-1]
+    place = last.group, last.partition
+    now = history.offsets.get(place)
+    if now == last.offset or history.partitions[last.partition].log is None:
+        return
+    is_forgotten = history.forgotten.get(last.group, 0) > last.number
+    later = {offset for number, offset in history.attempts.get(place, ()) if number > last.number}
+    if not is_forgotten and now not in later:
+        what = f"the commit of {last.offset} is acknowledged, and {'nothing' if now is None else now} is committed"
+        yield _finding(history, Kind.B1, what, last)
 
 
 def _beyond(

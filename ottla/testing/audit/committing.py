@@ -32,6 +32,7 @@ class CommitNotes:
         self._number_of = number_of
         self._count = count
         self.commits: list[Commit] = []
+        self.attempts: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         self.forgotten: dict[str, int] = {}
         self.members: dict[str, dict[str, Client]] = defaultdict(dict)
         self.shared: set[Client] = set()
@@ -47,6 +48,10 @@ class CommitNotes:
         del audited
         started = self._generations.get(request.group_id)
         event.audit = (request, NO_GENERATION if started is None else started.generation, self._count())
+        for topic in request.topics:
+            for each in topic.partitions:
+                place = request.group_id, self._number_of(topic.name, each.partition_index)
+                self.attempts[place].append((self._count(), each.committed_offset))
         if request.generation_id_or_member_epoch == NO_GENERATION:
             # A tool has set them: what comes after is below or beyond as it likes.
             self.forgotten[request.group_id] = self._count()
@@ -79,6 +84,7 @@ class CommitNotes:
                         each.committed_offset,
                         request.generation_id_or_member_epoch,
                         generation_then,
+                        audited.last,
                     )
                 )
 

@@ -1,6 +1,5 @@
 """What clients were given by Fetch, and told by ListOffsets: stretches of offsets, and what is wrong at first sight."""
 
-from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,6 @@ class FetchNotes:
         self._number_of = number_of
         self._count = count
         self.deliveries: list[Delivered] = []
-        self.listed: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
         self.gaps: list[Gap] = []
         self.fallen: list[Fell] = []
         self.told: dict[tuple[int, Client], int] = {}
@@ -83,30 +81,30 @@ class FetchNotes:
         if start is None or position is None or position <= start:
             return
         is_committed = event.audit == READ_COMMITTED
-        if is_committed:
-            for aborted in answer.aborted_transactions or ():
-                self.listed[partition, connection].add((aborted.producer_id, aborted.first_offset))
+        aborted = answer.aborted_transactions if is_committed else None
+        listed = frozenset((each.producer_id, each.first_offset) for each in aborted or ())
         limit = answer.last_stable_offset if is_committed else answer.high_watermark
         self._positions[place] = position
-        self._deliver(place, event, start, position, limit)
+        stretch = Delivered(
+            partition, connection, self._count(), event.at_ns, event.audit, start, position, limit, listed
+        )
+        self._deliver(place, stretch)
 
-    def _deliver(self, place: tuple[int, int], event: "WireEvent", start: int, end: int, limit: int) -> None:
-        connection, partition = place
+    def _deliver(self, place: tuple[int, int], stretch: Delivered) -> None:
         index = self._stretches.get(place)
         before = None if index is None else self.deliveries[index]
         if (
             index is not None
             and before is not None
-            and before.end == start
-            and before.isolation == event.audit
+            and before.end == stretch.start
+            and before.isolation == stretch.isolation
             and before.end <= before.limit
+            and before.listed == stretch.listed
         ):
-            self.deliveries[index] = before._replace(end=end, limit=limit)
+            self.deliveries[index] = before._replace(end=stretch.end, limit=stretch.limit)
         elif len(self.deliveries) < KEPT_MAX:
             self._stretches[place] = len(self.deliveries)
-            self.deliveries.append(
-                Delivered(partition, connection, self._count(), event.at_ns, event.audit or 0, start, end, limit)
-            )
+            self.deliveries.append(stretch)
 
     def _compare(
         self, known: dict[tuple[int, int], int], place: tuple[int, int], what: str, now: int, at_ns: int

@@ -15,7 +15,7 @@ class Fault(Enum):
 class Kind(Enum):
     """Each with what it means. B: of the broker; P: of the programs under test; L: what a test has left behind."""
 
-    B1 = "acknowledged, and not in the log below the high watermark"
+    B1 = "acknowledged, and not in the log below the high watermark, or not committed"
     B2 = "one sequence of an idempotent producer is in the log twice"
     B3 = "sequences of an idempotent producer are out of order in the log"
     B4 = "a log start offset or a high watermark went back for one connection"

@@ -130,8 +130,9 @@ class Delivered(NamedTuple):
     start: int
     end: int
     limit: int
-    """The high watermark that the answer named, or to a reader of committed records the last stable offset; the
-    smallest distance from `end` counts."""
+    """The high watermark that the last answer named, or to a reader of committed records the last stable offset."""
+    listed: frozenset[tuple[int, int]] = frozenset()
+    """Producer id and first offset of the aborted transactions that each of the answers named."""
 
 
 class Gap(NamedTuple):
@@ -169,6 +170,8 @@ class Commit(NamedTuple):
     """-1 from who is no member."""
     generation_then: int
     """The one that the group was in; -1 where that was not seen."""
+    answered: int = 0
+    """The number of the last request before its answer."""
 
 
 class Removed(NamedTuple):
@@ -196,13 +199,15 @@ class History:
     connections: list[SeenConnection] = field(default_factory=list[SeenConnection])
     batches: Sequence[SentBatch] = ()
     deliveries: list[Delivered] = field(default_factory=list[Delivered])
-    listed: Mapping[tuple[int, int], set[tuple[int, int]]] = field(
-        default_factory=dict[tuple[int, int], set[tuple[int, int]]]
-    )
-    """By partition and connection: producer id and first offset of the aborted transactions that it was told."""
     gaps: list[Gap] = field(default_factory=list[Gap])
     fallen: list[Fell] = field(default_factory=list[Fell])
     commits: list[Commit] = field(default_factory=list[Commit])
+    attempts: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(
+        default_factory=dict[tuple[str, int], Sequence[tuple[int, int]]]
+    )
+    """Number and offset of all commits, accepted or not, by group and partition."""
+    offsets: Mapping[tuple[str, int], int] | None = None
+    """What groups have committed in the end, by group and partition; None where that is not known."""
     forgotten: Mapping[str, int] = field(default_factory=dict[str, int])
     """By group: the number of the last request before its offsets were removed or set from outside."""
     told: Mapping[tuple[int, Client], int] = field(default_factory=dict[tuple[int, Client], int])

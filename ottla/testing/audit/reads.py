@@ -65,10 +65,9 @@ def _aborted(history: History, each: Delivered) -> Iterator[Finding]:
     log = partition.log
     if log is None:
         return
-    listed = history.listed.get((each.partition, each.connection), set())
     for aborted in log.aborted:
         key = aborted.producer_id, aborted.first_offset
-        if key not in listed and _has_records(log, aborted, each):
+        if key not in each.listed and _has_records(log, aborted, each):
             what = f"{connection.name} was not told that producer {aborted.producer_id} aborted its records"
             yield Finding(Kind.B5, what, str(partition), connection.client[0], (_fetched(history, each),))
             return
