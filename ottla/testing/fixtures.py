@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -24,6 +24,9 @@ from ottla.testing.report import ReportMark, Section, failure_sections, leftover
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView
 from ottla.testing.worlds import describe_leak
+
+if TYPE_CHECKING:
+    from ottla.testing.coverage import Coverage
 
 ISOLATIONS: Final = ("reset", "names", "fresh")
 LEAKS: Final = ("warn", "error", "ignore")
@@ -125,6 +128,7 @@ class TestbedPool:
         self._beds: dict[tuple[object, ...], Testbed] = {}
         self.profiles: dict[str, None] = {}
         self.audited: list[AuditedTest] = []
+        self.coverage = _coverage(config)
 
     def get(self, options: FixtureOptions) -> Testbed:
         """Raises ConfigError, StartError."""
@@ -140,6 +144,7 @@ class TestbedPool:
 
     def opened(self, options: FixtureOptions) -> Testbed:
         bed = options.testbed()
+        bed.wire.coverage = self.coverage
         bed.start()
         self.profiles[options.profile] = None
         for name in self._env:
@@ -160,6 +165,15 @@ class TestbedPool:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _coverage(config: pytest.Config) -> "Coverage | None":
+    if config.getoption("ottla_coverage") is None:
+        return None
+    # Imported here, with the table of errors: most runs count nothing.
+    from ottla.testing.coverage import Coverage
+
+    return Coverage()
 
 
 class TestRun:
@@ -231,6 +245,8 @@ class TestRun:
         if faults is None:
             return []
         sentences = [each.text for each in faults.unused() if each.is_error]
+        if self._pool.coverage is not None:
+            self._pool.coverage.note_injected(faults)
         faults.clear()
         if self.options.unused_faults == "error":
             return [] if self.has_failed else sentences

@@ -166,6 +166,9 @@ class Testbed:
         self.waits.attach(parts)
         self.world.attach(parts)
         self.auditor.attach(parts)
+        coverage = self.wire.coverage
+        if coverage is not None:
+            parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
 
     def _now_ms(self) -> int:
         return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()

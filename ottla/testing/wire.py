@@ -22,6 +22,7 @@ from ottla.testing.faulty_dispatcher import StandInRoute
 
 if TYPE_CHECKING:
     from ottla.testing.audit.recorder import Recorder
+    from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
@@ -112,6 +113,8 @@ class WireRing:
         """The test that is running."""
         self.recorder: Recorder | None = None
         """What the audit is made from; None without one."""
+        self.coverage: Coverage | None = None
+        """Of the suite; None where nothing is counted."""
 
     def record(self, recorder: "Recorder | None") -> None:
         """For the audit, from now on."""
@@ -147,10 +150,14 @@ class WireRing:
         context.route = AnsweringRoute(self, route, event)
         if self.recorder is not None:
             self.recorder.asked(event, context.connection, request)
+        if self.coverage is not None and not event.connection.is_of_broker:
+            self.coverage.asked(context, request)
         try:
             response = route.handle(context, request)
         except KafkaError as error:
             _end(event, int(error.code))
+            if self.coverage is not None:
+                self.coverage.failed(event.api, int(error.code))
             raise
         if response is not None:
             self.end(event, response)
@@ -164,6 +171,8 @@ class WireRing:
         _end(event, error_in(response))
         if self.recorder is not None:
             self.recorder.answered(event, response)
+        if self.coverage is not None and not event.connection.is_of_broker:
+            self.coverage.answered(event.api, response)
         if event.api == FETCH and not event.connection.is_of_broker:
             self.deliveries.note(response)
 
