@@ -12,6 +12,7 @@ from ottla.coordinator.facts import Fact
 from ottla.protocol.records.record import RecordHeader
 from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
+from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.testbed import Testbed
@@ -21,7 +22,6 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
 
 if TYPE_CHECKING:
-    from ottla.testing.audit.findings import Finding
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
 
@@ -49,7 +49,7 @@ class KafkaAsync:
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         return self.faults.fault(do=do, **fields)
 
-    async def audit(self) -> "list[Finding]":
+    async def audit(self) -> list[AuditFinding]:
         return await self._bed.loop.wait_for_call(self._bed.auditor.findings)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:

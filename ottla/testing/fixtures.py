@@ -17,7 +17,7 @@ import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.testing.audit.auditor import MODES, leftover, summary
-from ottla.testing.audit.findings import Finding, Kind
+from ottla.testing.audit.findings import AuditFinding, FindingKind
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
@@ -226,14 +226,18 @@ class TestRun:
             bed.stop()
         bed.wire.test = ""
         connections = list(map(describe_leak, leaks))
-        found += [*leftover(Kind.L1, connections), *leftover(Kind.L2, left), *leftover(Kind.L3, unused)]
+        found += [
+            *leftover(FindingKind.L1, connections),
+            *leftover(FindingKind.L2, left),
+            *leftover(FindingKind.L3, unused),
+        ]
         self._pool.audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
         self._report([*connections, *left])
         wrong = [*unused, *self._audited(found)]
         if wrong:
             pytest.fail("\n".join(wrong), pytrace=False)
 
-    def _audited(self, found: list[Finding]) -> list[str]:
+    def _audited(self, found: list[AuditFinding]) -> list[str]:
         """What the audit fails the test for."""
         errors = [each for each in found if each.is_error(self.options.audit)]
         return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []

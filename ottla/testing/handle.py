@@ -20,6 +20,7 @@ from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.records.record import RecordHeader
 from ottla.replication.partition import ACKS_ALL
 from ottla.testing import conditions
+from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.profile import client_config
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import (
@@ -35,7 +36,6 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord
 
 if TYPE_CHECKING:
-    from ottla.testing.audit.findings import Finding
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
 
@@ -97,7 +97,7 @@ class Kafka:
         """One rule, as of `Faults.fault`; as a context it is removed at the end. Raises RuleError."""
         return self.faults.fault(do=do, **fields)
 
-    def audit(self) -> "list[Finding]":
+    def audit(self) -> list[AuditFinding]:
         """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the
         logs are now (docs/audit.md). Empty where the audit is off."""
         return self._bed.call(self._bed.auditor.findings)

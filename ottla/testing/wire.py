@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
@@ -21,7 +21,6 @@ from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.faulty_dispatcher import StandInRoute
 
 if TYPE_CHECKING:
-    from ottla.testing.audit.recorder import Recorder
     from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
@@ -98,6 +97,22 @@ def _end_of(records: "bytes | memoryview | list[memoryview] | None") -> int | No
     return end
 
 
+class RequestRecorder(Protocol):
+    """What the audit keeps of a test."""
+
+    def asked(self, event: WireEvent, connection: Any, request: Any) -> None:
+        """Before the request is handled."""
+
+    def answered(self, event: WireEvent, response: Any) -> None:
+        """The client gets this answer, unless its connection breaks."""
+
+    def note_deletion(self, topic: str, index: int, before: int) -> None:
+        """The test deletes the records below an offset."""
+
+    def note_forged(self, producer_id: int) -> None:
+        """The test writes in the name of a producer."""
+
+
 class WireRing:
     """The last EVENTS_KEPT requests of clients, the oldest first."""
 
@@ -111,12 +126,12 @@ class WireRing:
         """Of all requests so far."""
         self.test = ""
         """The test that is running."""
-        self.recorder: Recorder | None = None
+        self.recorder: RequestRecorder | None = None
         """What the audit is made from; None without one."""
         self.coverage: Coverage | None = None
         """Of the suite; None where nothing is counted."""
 
-    def record(self, recorder: "Recorder | None") -> None:
+    def record(self, recorder: "RequestRecorder | None") -> None:
         """For the audit, from now on."""
         self.recorder = recorder
         for notes in self._notes.values():

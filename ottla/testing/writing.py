@@ -113,7 +113,7 @@ class BrokerWriter:
         forged: dict[str, Any] = {}
         if as_producer is not None:
             if self._wire.recorder is not None:
-                self._wire.recorder.forged.add(as_producer[0])
+                self._wire.recorder.note_forged(as_producer[0])
             forged = dict(zip(("producer_id", "producer_epoch", "base_sequence"), as_producer, strict=True))
         batch = memoryview(build_batch(records, codec=codec, **forged))
         answer = PartitionProduceResponse(index=index)

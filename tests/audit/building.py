@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.testing.audit.findings import Kind
+from ottla.testing.audit.findings import FindingKind
 from ottla.testing.audit.history import (
+    AuditedPartition,
+    AuditHistory,
     Commit,
     Delivered,
     FinalLog,
-    History,
     SeenConnection,
-    SeenPartition,
     SentBatch,
     StoredBatch,
 )
@@ -95,14 +95,14 @@ def committed(offset: int, number: int = 2, **fields: Any) -> Commit:
     return Commit(**(given | fields))
 
 
-def history(batches: Sequence[SentBatch] = (), final: FinalLog | None = None, **fields: Any) -> History:
+def history(batches: Sequence[SentBatch] = (), final: FinalLog | None = None, **fields: Any) -> AuditHistory:
     """All answers to numbers up to 10 have left."""
-    partition = SeenPartition("t", 0, log=final)
+    partition = AuditedPartition("t", 0, log=final)
     connections = [SeenConnection(name, (name, ADDRESS), 10) for name in ("a", "b")]
     is_final = (18).__eq__
-    return History(partitions=[partition], connections=connections, batches=batches, is_final=is_final, **fields)
+    return AuditHistory(partitions=[partition], connections=connections, batches=batches, is_final=is_final, **fields)
 
 
-def kinds(*given: Any, **fields: Any) -> list[Kind]:
+def kinds(*given: Any, **fields: Any) -> list[FindingKind]:
     """Of what is found in such a history."""
     return [finding.kind for finding in judge(history(*given, **fields))]

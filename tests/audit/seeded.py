@@ -111,7 +111,7 @@ def cuts_the_first_batch_off(patch: Patch) -> None:
     patch.setattr(LogReader, "read", skipping)
 
 
-def tells_an_older_high_watermark(patch: Patch) -> None:
+def answers_an_older_high_watermark(patch: Patch) -> None:
     describe, numbers = fetch_responses.describe, count(1)
 
     def stale(partition: Any, answer: Any) -> None:
@@ -159,7 +159,7 @@ FOUND: dict[str, tuple[Seeded, str]] = {
         (knows_no_repetitions, "B2"),
         (takes_any_sequence, "B3"),
         (cuts_the_first_batch_off, "B6"),
-        (tells_an_older_high_watermark, "B4"),
+        (answers_an_older_high_watermark, "B4"),
         (forgets_some_commits, "B1"),
         (takes_commits_of_any_generation, "B7"),
         (deletes_what_is_not_old, "B1"),

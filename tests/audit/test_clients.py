@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 
-from ottla.testing.audit.findings import Fault, Finding, Kind
+from ottla.testing.audit.findings import AuditFinding, Blame, FindingKind
 from ottla.testing.audit.history import SeenConnection
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
@@ -31,16 +31,16 @@ def handle(shared_bed: Testbed) -> Iterator[Kafka]:
 
 
 def of_broker(kafka: Kafka) -> list[list[str]]:
-    return [each.lines() for each in kafka.audit() if each.kind.fault is Fault.BROKER]
+    return [each.lines() for each in kafka.audit() if each.kind.blame is Blame.BROKER]
 
 
-def kinds(found: list[Finding]) -> list[Kind]:
+def kinds(found: list[AuditFinding]) -> list[FindingKind]:
     return [each.kind for each in found]
 
 
-@pytest.mark.parametrize(("is_idempotent", "copies", "found"), [(True, 1, []), (False, 2, [Kind.P1])])
+@pytest.mark.parametrize(("is_idempotent", "copies", "found"), [(True, 1, []), (False, 2, [FindingKind.P1])])
 def test_a_lost_answer_doubles_without_idempotence(
-    handle: Kafka, is_idempotent: bool, copies: int, found: list[Kind]
+    handle: Kafka, is_idempotent: bool, copies: int, found: list[FindingKind]
 ) -> None:
     handle.create_topic("orders", 1)
     config: dict[str, Any] = handle.client_config("producer") | {
@@ -59,9 +59,9 @@ def test_a_lost_answer_doubles_without_idempotence(
     del producer
 
 
-@pytest.mark.parametrize(("is_idempotent", "copies", "found"), [(True, 1, []), (False, 2, [Kind.P1])])
+@pytest.mark.parametrize(("is_idempotent", "copies", "found"), [(True, 1, []), (False, 2, [FindingKind.P1])])
 async def test_an_answer_cut_off_doubles_without_idempotence(
-    handle: Kafka, is_idempotent: bool, copies: int, found: list[Kind]
+    handle: Kafka, is_idempotent: bool, copies: int, found: list[FindingKind]
 ) -> None:
     handle.create_topic("orders", 1)
     config = {**handle.client_config("producer", "aiokafka"), "enable_idempotence": is_idempotent}
@@ -91,7 +91,7 @@ def test_an_answer_that_was_built_is_in_doubt(monkeypatch: pytest.MonkeyPatch, h
     client.call(produce("orders", 0, bytes(batch)))
 
     assert len(handle.records("orders")) == 2
-    assert kinds(handle.audit()) == ([] if is_seeded else [Kind.P1])
+    assert kinds(handle.audit()) == ([] if is_seeded else [FindingKind.P1])
     client.close()
 
 
@@ -193,7 +193,7 @@ def test_records_that_one_member_did_not_commit_come_again(handle: Kafka) -> Non
 
     (again,) = handle.audit()
 
-    assert (again.kind, again.where, again.what) == (Kind.P4, "shop orders-0", "3 records from offset 0 on")
+    assert (again.kind, again.where, again.what) == (FindingKind.P4, "shop orders-0", "3 records from offset 0 on")
 
 
 async def test_audit_is_on_the_handle_for_coroutines(shared_bed: Testbed, handle: Kafka) -> None:

@@ -59,7 +59,7 @@ def test_suite_with_a_rebalance_lists_its_transitions(suite: pytest.Pytester) ->
     assert {"idempotence", "compression gzip"} <= set(counted["features"])
     assert counted["errors"]["Produce NOT_LEADER_OR_FOLLOWER"] == 1
     assert counted["injected"] == {"Produce NOT_LEADER_OR_FOLLOWER": 1}
-    assert any(key.startswith("Produce v") and "librdkafka" in key for key in counted["apis"])
+    assert any(key.startswith("Produce v") and "rdkafka" in key for key in counted["apis"])
     assert "NOT_LEADER_OR_FOLLOWER" not in counted["never"]["Produce"]
     assert "ILLEGAL_GENERATION" in counted["never"]["OffsetCommit"]
     lines = [line for line in result.stdout.lines if line.startswith("ottla: coverage:")]

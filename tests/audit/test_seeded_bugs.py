@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.testing.audit.findings import Fault
+from ottla.testing.audit.findings import Blame
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 from tests.audit.seeded import FOUND
@@ -37,7 +37,7 @@ def test_clean_runs_have_no_finding_of_the_broker() -> None:
     try:
         for seed in range(CLEAN_SEEDS):
             Workload(Kafka(bed), seed).run(STEPS)
-            wrong = [each.lines() for each in Kafka(bed).audit() if each.kind.fault is Fault.BROKER]
+            wrong = [each.lines() for each in Kafka(bed).audit() if each.kind.blame is Blame.BROKER]
             assert wrong == [], f"seed {seed}"
             bed.run(bed.reset())
     finally:
@@ -50,6 +50,6 @@ def broker_findings(kafka: Kafka, seed: int) -> set[str]:
         Workload(kafka, seed).run(STEPS)
     except Exception as error:
         del error
-    found = {each.kind.name for each in kafka.audit() if each.kind.fault is Fault.BROKER}
+    found = {each.kind.name for each in kafka.audit() if each.kind.blame is Blame.BROKER}
     kafka.reset()
     return found

@@ -131,7 +131,7 @@ def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, see
     """Says what there is to say when the command has ended; gives the exit status."""
     faults = bed.hosted.fault_host.faults_if_used
     unused = [] if faults is None else [each.text for each in faults.unused() if each.is_error]
-    found = bed.call(bed.auditor.findings)
+    found = [each for each in bed.call(bed.auditor.findings) if each.explained_by is None]
     is_error = status == 0 and bool(unused) and options.unused_faults == "error"
     is_audited = status == 0 and any(each.is_error(options.audit) for each in found)
     final = JUDGED_STATUS if is_error or is_audited else status

@@ -3,7 +3,7 @@
 Without it routes note what they note anyway, and no more.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -14,17 +14,17 @@ from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.audit.explaining import explained
 from ottla.testing.audit.final_logs import final_log
-from ottla.testing.audit.findings import Finding, Kind
-from ottla.testing.audit.history import History, SeenPartition
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.history import AuditedPartition, AuditHistory
 from ottla.testing.audit.judge import judge
 from ottla.testing.audit.recorder import Recorder
+from ottla.testing.wire import WireRing
 
 if TYPE_CHECKING:
+    from ottla.testing.faults.faults import Fault
     from ottla.testing.hosting import HostedBrokers
     from ottla.testing.reading import BrokerReader
-    from ottla.testing.wire import WireRing
 
 MODES: Final = ("errors", "all", "off")
 # A producer that gets one of these does not send the batch again.
@@ -49,24 +49,46 @@ FINAL_ERRORS: Final = frozenset(
     }
 )
 
+_OF_PRODUCE: Final = ("Produce", "InitProducerId")
+_OF_FETCH: Final = ("Fetch", "ListOffsets")
+_OF_COMMIT: Final = ("OffsetCommit", "OffsetFetch")
+_OF_MEMBERS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
+_APIS: Final[Mapping[FindingKind, tuple[str, ...]]] = {
+    FindingKind.B1: _OF_PRODUCE,
+    FindingKind.B2: _OF_PRODUCE,
+    FindingKind.B3: _OF_PRODUCE,
+    FindingKind.B4: _OF_FETCH,
+    FindingKind.B5: _OF_FETCH,
+    FindingKind.B6: _OF_FETCH,
+    FindingKind.B7: (*_OF_COMMIT, *_OF_MEMBERS),
+    FindingKind.B9: ("Fetch",),
+    FindingKind.P1: _OF_PRODUCE,
+    FindingKind.P2: (*_OF_FETCH, *_OF_COMMIT),
+    FindingKind.P3: (*_OF_FETCH, *_OF_COMMIT),
+    FindingKind.P4: (*_OF_FETCH, *_OF_COMMIT, *_OF_MEMBERS),
+    FindingKind.P5: _OF_FETCH,
+    FindingKind.P6: ("EndTxn", "AddPartitionsToTxn", "WriteTxnMarkers"),
+    FindingKind.P7: _OF_MEMBERS,
+    FindingKind.P8: _OF_PRODUCE,
+    FindingKind.P9: ("JoinGroup", "SyncGroup", "Metadata"),
+}
+
 
 class Auditor:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, hosted: "HostedBrokers", reader: "BrokerReader", wire: "WireRing") -> None:
+    def __init__(self, hosted: "HostedBrokers", reader: "BrokerReader", wire: WireRing) -> None:
         self._hosted = hosted
         self._reader = reader
         self._wire = wire
         self._began_wall_ms = 0
-
-    @property
-    def recorder(self) -> Recorder | None:
+        self.recorder: Recorder | None = None
         """None while nothing is recorded."""
-        return self._wire.recorder
 
     def begin(self, *, is_on: bool = True) -> None:
         """What came before is forgotten."""
-        self._wire.record(Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None)
+        self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
+        self._wire.record(self.recorder)
         self._began_wall_ms = self._wall_ms()
 
     def _ends(self) -> dict[tuple[str, int], int]:
@@ -84,7 +106,7 @@ class Auditor:
         server.closing = partial(self._closing, server.closing)  # type: ignore[method-assign]
         server.lost = partial(self._lost, server.lost)  # type: ignore[method-assign]
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[AuditFinding]:
         """All there are by now, with the rules that explain them; none while nothing is recorded."""
         if self.recorder is None:
             return []
@@ -106,12 +128,12 @@ class Auditor:
             sentences.append(f"several members have the client id {', '.join(shared)}: their commits are not judged")
         return "; ".join(sentences) or None
 
-    def history(self, recorder: Recorder) -> History:
-        recorder.settle()
+    def history(self, recorder: Recorder) -> AuditHistory:
+        recorder.note_answers()
         recorder.confirm_open()
         image = self._reader.image
         fetches, commits = recorder.fetches, recorder.commits
-        return History(
+        return AuditHistory(
             partitions=self._partitions(recorder),
             connections=recorder.connections,
             batches=list(recorder.batches),
@@ -122,7 +144,7 @@ class Auditor:
             attempts=commits.attempts,
             offsets=self._offsets(recorder),
             forgotten=commits.forgotten,
-            told=fetches.told,
+            ends=fetches.ends,
             members=commits.members,
             shared=commits.shared,
             transactional=commits.transactional,
@@ -136,11 +158,11 @@ class Auditor:
             is_final=FINAL_ERRORS.__contains__,
         )
 
-    def _partitions(self, recorder: Recorder) -> list[SeenPartition]:
+    def _partitions(self, recorder: Recorder) -> list[AuditedPartition]:
         current = {number: place for place, number in recorder.partitions.current().items()}
         wall_ms = self._wall_ms()
         all_parts = list(self._hosted.parts().values())
-        seen: list[SeenPartition] = []
+        seen: list[AuditedPartition] = []
         for number, partition in enumerate(recorder.partitions.seen):
             leader = self._reader.leader(*current[number]) if number in current else None
             if leader is None:
@@ -167,7 +189,7 @@ class Auditor:
     def _wall_ms(self) -> int:
         return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)
 
-    # What brokers tell.
+    # What brokers report.
 
     def _topics_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
         recorder = self.recorder
@@ -205,12 +227,24 @@ def error_name(code: int) -> str:
         return str(code)
 
 
-def summary(findings: Iterable[Finding], unjudged: str | None = None) -> list[str]:
+def summary(findings: Iterable[AuditFinding], unjudged: str | None = None) -> list[str]:
     """Lines for people."""
     lines = [line for finding in findings for line in finding.lines()]
     return lines if unjudged is None else [*lines, unjudged]
 
 
-def leftover(kind: Kind, sentences: Iterable[str]) -> list[Finding]:
+def leftover(kind: FindingKind, sentences: Iterable[str]) -> list[AuditFinding]:
     """Findings of what a test has left behind."""
-    return [Finding(kind, sentence) for sentence in sentences]
+    return [AuditFinding(kind, sentence) for sentence in sentences]
+
+
+def explained(finding: AuditFinding, faults: "Iterable[Fault]") -> AuditFinding:
+    """The finding with the first such rule, or as it was."""
+    apis = _APIS.get(finding.kind, ())
+    places = finding.where.split()
+    for fault in faults:
+        for hit in fault.hit_log:
+            is_about_it = not hit.units or any(unit in places for unit in hit.units)
+            if hit.api in apis and (is_about_it or (finding.client_id and hit.client_id == finding.client_id)):
+                return finding.explained(f"fault rule {fault.id!r}")
+    return finding

@@ -8,19 +8,19 @@ both in common, none of it is judged but B7; nor where offsets are committed in 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ottla.testing.audit.findings import Finding, Kind
-from ottla.testing.audit.history import Client, Commit, Delivered, History
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.history import AuditHistory, Client, Commit, Delivered
 
 NO_GENERATION = -1
 
 
-def check_commits(history: History) -> Iterator[Finding]:
+def check_commits(history: AuditHistory) -> Iterator[AuditFinding]:
     registers: dict[tuple[str, int], list[Commit]] = defaultdict(list)
     for commit in history.commits:
         then = commit.generation_then
         if NO_GENERATION < commit.generation < then:
             what = f"{commit.member_id} committed in generation {commit.generation}, after {then} began"
-            yield _finding(history, Kind.B7, what, commit)
+            yield _finding(history, FindingKind.B7, what, commit)
         registers[commit.group, commit.partition].append(commit)
     delivered: dict[tuple[int, Client], list[Delivered]] = defaultdict(list)
     for each in history.deliveries:
@@ -35,7 +35,7 @@ def check_commits(history: History) -> Iterator[Finding]:
             yield from _given_again(history, group, set(members.values()), delivered)
 
 
-def _lost(history: History, commits: Sequence[Commit]) -> Iterator[Finding]:
+def _lost(history: AuditHistory, commits: Sequence[Commit]) -> Iterator[AuditFinding]:
     """B1, of the last one that was certainly acknowledged: it is there, or a later one that may have been applied."""
     acknowledged = [each for each in commits if history.connections[each.connection].has_got(each.answered)]
     if history.offsets is None or not acknowledged:
@@ -49,12 +49,12 @@ def _lost(history: History, commits: Sequence[Commit]) -> Iterator[Finding]:
     later = {offset for number, offset in history.attempts.get(place, ()) if number > last.number}
     if not is_forgotten and now not in later:
         what = f"the commit of {last.offset} is acknowledged, and {'nothing' if now is None else now} is committed"
-        yield _finding(history, Kind.B1, what, last)
+        yield _finding(history, FindingKind.B1, what, last)
 
 
 def _beyond(
-    history: History, commits: Sequence[Commit], delivered: dict[tuple[int, Client], list[Delivered]]
-) -> Iterator[Finding]:
+    history: AuditHistory, commits: Sequence[Commit], delivered: dict[tuple[int, Client], list[Delivered]]
+) -> Iterator[AuditFinding]:
     """P2, the first of a group and partition. What ListOffsets answered, and what the group had committed, may be
     committed without a record."""
     known = 0
@@ -62,18 +62,18 @@ def _beyond(
         client = history.connections[commit.connection].client
         place = commit.partition, client
         ends = [each.end for each in delivered[place]]
-        reached = max(known, history.told.get(place, 0), *ends, 0)
+        reached = max(known, history.ends.get(place, 0), *ends, 0)
         is_member = commit.generation > NO_GENERATION and client not in history.shared
         if is_member and ends and commit.offset > reached:
             what = f"{commit.member_id} committed {commit.offset}, and was given records up to offset {reached - 1}"
-            yield _finding(history, Kind.P2, what, commit)
+            yield _finding(history, FindingKind.P2, what, commit)
             return
         known = max(known, commit.offset)
 
 
 def _below(
-    history: History, commits: Sequence[Commit], delivered: dict[tuple[int, Client], list[Delivered]]
-) -> Iterator[Finding]:
+    history: AuditHistory, commits: Sequence[Commit], delivered: dict[tuple[int, Client], list[Delivered]]
+) -> Iterator[AuditFinding]:
     """P3, the first of a group and partition. A client that went back and read again means it so."""
     before: Commit | None = None
     for commit in commits:
@@ -90,17 +90,17 @@ def _below(
             )
         ):
             what = f"{commit.member_id} committed {commit.offset} after {before.offset} was committed"
-            yield _finding(history, Kind.P3, what, before, commit)
+            yield _finding(history, FindingKind.P3, what, before, commit)
             return
         before = commit
 
 
 def _given_again(
-    history: History,
+    history: AuditHistory,
     group: str,
     clients: set[Client],
     delivered: dict[tuple[int, Client], list[Delivered]],
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """P4, one for each partition."""
     if clients & history.shared:
         return
@@ -117,15 +117,15 @@ def _given_again(
                 where = f"{group} {history.partitions[partition]}"
                 what = f"{end - start} records from offset {start} on"
                 events = tuple(_given(history, each) for each in (first, again))
-                yield Finding(Kind.P4, what, where, _client(history, again)[0], events)
+                yield AuditFinding(FindingKind.P4, what, where, _client(history, again)[0], events)
                 break
 
 
-def _client(history: History, each: Delivered) -> Client:
+def _client(history: AuditHistory, each: Delivered) -> Client:
     return history.connections[each.connection].client
 
 
-def _committed(history: History, group: str, partition: int, number: int) -> int:
+def _committed(history: AuditHistory, group: str, partition: int, number: int) -> int:
     """What a group had committed before a request."""
     offsets = [
         each.offset
@@ -135,12 +135,12 @@ def _committed(history: History, group: str, partition: int, number: int) -> int
     return offsets[-1] if offsets else 0
 
 
-def _given(history: History, each: Delivered) -> str:
+def _given(history: AuditHistory, each: Delivered) -> str:
     text = f"Fetch {history.partitions[each.partition]}: offsets {each.start} to {each.end - 1}"
     return history.at(each.at_ns, each.connection, text)
 
 
-def _finding(history: History, kind: Kind, what: str, *commits: Commit) -> Finding:
+def _finding(history: AuditHistory, kind: FindingKind, what: str, *commits: Commit) -> AuditFinding:
     last = commits[-1]
     where = f"{last.group} {history.partitions[last.partition]}"
     events = tuple(
@@ -151,4 +151,4 @@ def _finding(history: History, kind: Kind, what: str, *commits: Commit) -> Findi
         )
         for each in commits
     )
-    return Finding(kind, what, where, history.connections[last.connection].client[0], events)
+    return AuditFinding(kind, what, where, history.connections[last.connection].client[0], events)

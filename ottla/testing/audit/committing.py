@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.coordinator.facts import (
     Cause,
@@ -17,10 +17,8 @@ from ottla.coordinator.facts import (
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment
 from ottla.protocol.primitives import DecodeError
 from ottla.testing.audit.history import Assigned, Client, Commit, Removed
-
-if TYPE_CHECKING:
-    from ottla.testing.audit.recorder import AuditedConnection
-    from ottla.testing.wire import WireEvent
+from ottla.testing.audit.ledger import AuditedConnection
+from ottla.testing.wire import WireEvent
 
 BY_SILENCE = (Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.PENDING_SYNC_EXPIRED)
 NO_GENERATION = -1
@@ -44,7 +42,7 @@ class CommitNotes:
 
     # Requests.
 
-    def asked(self, audited: "AuditedConnection", event: "WireEvent", request: Any) -> None:
+    def asked(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited
         started = self._generations.get(request.group_id)
         event.audit = (request, NO_GENERATION if started is None else started.generation, self._count())
@@ -56,11 +54,11 @@ class CommitNotes:
             # A tool has set them: what comes after is below or beyond as it likes.
             self.forgotten[request.group_id] = self._count()
 
-    def in_transaction(self, audited: "AuditedConnection", event: "WireEvent", request: Any) -> None:
+    def in_transaction(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited, event
         self.transactional.add(request.group_id)
 
-    def answered(self, audited: "AuditedConnection", event: "WireEvent", response: Any) -> None:
+    def answered(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         request, generation_then, number = event.audit
         refused = {
             (topic.name, each.partition_index)

@@ -1,14 +1,12 @@
-"""What clients were given by Fetch, and told by ListOffsets: stretches of offsets, and what is wrong at first sight."""
+"""What clients were given by Fetch, and what ListOffsets answered: stretches of offsets, gaps, numbers that fell."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.audit.history import READ_COMMITTED, Client, Delivered, Fell, Gap
-
-if TYPE_CHECKING:
-    from ottla.testing.audit.recorder import AuditedConnection
-    from ottla.testing.wire import WireEvent
+from ottla.testing.audit.ledger import AuditedConnection
+from ottla.testing.wire import WireEvent
 
 NO_REPLICA: Final = -1
 KEPT_MAX: Final = 200_000
@@ -23,15 +21,15 @@ class FetchNotes:
         self.deliveries: list[Delivered] = []
         self.gaps: list[Gap] = []
         self.fallen: list[Fell] = []
-        self.told: dict[tuple[int, Client], int] = {}
+        self.ends: dict[tuple[int, Client], int] = {}
         # By connection and partition: where it asked last, which later requests of a fetch session leave out; the index
-        # of its stretch that may go on; the log start offset and the high watermark that it was told.
+        # of its stretch that may go on; the log start offset and the high watermark that it got.
         self._positions: dict[tuple[int, int], int] = {}
         self._stretches: dict[tuple[int, int], int] = {}
         self._starts: dict[tuple[int, int], int] = {}
-        self._ends: dict[tuple[int, int], int] = {}
+        self._high_watermarks: dict[tuple[int, int], int] = {}
 
-    def asked(self, audited: "AuditedConnection", event: "WireEvent", request: Any) -> None:
+    def asked(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         state = request.replica_state
         if (request.replica_id if state is None else state.replica_id) != NO_REPLICA:
             return
@@ -42,20 +40,20 @@ class FetchNotes:
                 number = self._number_of(key, each.partition)
                 self._positions[audited.number, number] = each.fetch_offset
 
-    def asked_ends(self, audited: "AuditedConnection", event: "WireEvent", request: Any) -> None:
+    def asked_ends(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited
         event.audit = request.isolation_level
 
-    def answered_ends(self, audited: "AuditedConnection", event: "WireEvent", response: Any) -> None:
+    def answered_ends(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         del event
         client = audited.seen.client
         for topic in response.topics:
             for each in topic.partitions:
                 if not each.error_code:
                     place = self._number_of(topic.name, each.partition_index), client
-                    self.told[place] = max(each.offset, self.told.get(place, 0))
+                    self.ends[place] = max(each.offset, self.ends.get(place, 0))
 
-    def answered(self, audited: "AuditedConnection", event: "WireEvent", response: Any) -> None:
+    def answered(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         for topic in response.responses:
             key = topic.topic or topic.topic_id
             for each in topic.partitions:
@@ -63,10 +61,10 @@ class FetchNotes:
                 if number >= 0 and not each.error_code:
                     self._partition(audited.number, number, event, each)
 
-    def _partition(self, connection: int, partition: int, event: "WireEvent", answer: Any) -> None:
+    def _partition(self, connection: int, partition: int, event: WireEvent, answer: Any) -> None:
         place = connection, partition
         self._compare(self._starts, place, "log start offset", answer.log_start_offset, event.at_ns)
-        self._compare(self._ends, place, "high watermark", answer.high_watermark, event.at_ns)
+        self._compare(self._high_watermarks, place, "high watermark", answer.high_watermark, event.at_ns)
         records = answer.records
         if not records:
             return
@@ -109,7 +107,7 @@ class FetchNotes:
     def _compare(
         self, known: dict[tuple[int, int], int], place: tuple[int, int], what: str, now: int, at_ns: int
     ) -> None:
-        """What is told from now on is compared with the smaller number: it fell once."""
+        """What is named from now on is compared with the smaller number: it fell once."""
         if now < 0:
             return
         before = known.get(place, 0)

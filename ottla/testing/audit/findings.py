@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class Fault(Enum):
+class Blame(Enum):
     """Whose fault a finding is."""
 
     BROKER = "broker"
@@ -12,7 +12,7 @@ class Fault(Enum):
     LEFTOVER = "leftover"
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """Each with what it means. B: of the broker; P: of the programs under test; L: what a test has left behind."""
 
     B1 = "acknowledged, and not in the log below the high watermark, or not committed"
@@ -37,13 +37,13 @@ class Kind(Enum):
     L3 = "a fault rule never acted"
 
     @property
-    def fault(self) -> Fault:
-        return {"B": Fault.BROKER, "P": Fault.APPLICATION, "L": Fault.LEFTOVER}[self.name[0]]
+    def blame(self) -> Blame:
+        return {"B": Blame.BROKER, "P": Blame.APPLICATION, "L": Blame.LEFTOVER}[self.name[0]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    kind: Kind
+class AuditFinding:
+    kind: FindingKind
     what: str
     """One line."""
     where: str = ""
@@ -57,11 +57,11 @@ class Finding:
 
     def is_error(self, mode: str) -> bool:
         """Whether it fails a test; `mode` is that of `ottla_audit`."""
-        if self.explained_by is not None or self.kind.fault is Fault.LEFTOVER:
+        if self.explained_by is not None or self.kind.blame is Blame.LEFTOVER:
             return False
-        return mode == "all" or (mode == "errors" and self.kind.fault is Fault.BROKER)
+        return mode == "all" or (mode == "errors" and self.kind.blame is Blame.BROKER)
 
-    def explained(self, why: str) -> "Finding":
+    def explained(self, why: str) -> "AuditFinding":
         return replace(self, explained_by=why)
 
     def lines(self) -> list[str]:

@@ -30,9 +30,9 @@ class SentBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     partition: int
-    """Index of `History.partitions`."""
+    """Index of `AuditHistory.partitions`."""
     connection: int
-    """Index of `History.connections`."""
+    """Index of `AuditHistory.connections`."""
     acks: int
     at_ns: int
     answered: int = 0
@@ -104,7 +104,7 @@ class FinalLog:
 
 
 @dataclass(slots=True)
-class SeenPartition:
+class AuditedPartition:
     topic: str
     index: int
     begin_offset: int = 0
@@ -146,7 +146,7 @@ class Gap(NamedTuple):
 
 
 class Fell(NamedTuple):
-    """A number that one connection was told for a partition went back."""
+    """A number that one connection got for a partition went back."""
 
     partition: int
     connection: int
@@ -194,8 +194,8 @@ class Assigned(NamedTuple):
 
 
 @dataclass(slots=True)
-class History:
-    partitions: list[SeenPartition] = field(default_factory=list[SeenPartition])
+class AuditHistory:
+    partitions: list[AuditedPartition] = field(default_factory=list[AuditedPartition])
     connections: list[SeenConnection] = field(default_factory=list[SeenConnection])
     batches: Sequence[SentBatch] = ()
     deliveries: list[Delivered] = field(default_factory=list[Delivered])
@@ -210,7 +210,7 @@ class History:
     """What groups have committed in the end, by group and partition; None where that is not known."""
     forgotten: Mapping[str, int] = field(default_factory=dict[str, int])
     """By group: the number of the last request before its offsets were removed or set from outside."""
-    told: Mapping[tuple[int, Client], int] = field(default_factory=dict[tuple[int, Client], int])
+    ends: Mapping[tuple[int, Client], int] = field(default_factory=dict[tuple[int, Client], int])
     """By partition and client: the greatest offset that ListOffsets answered."""
     members: Mapping[str, Mapping[str, Client]] = field(default_factory=dict[str, Mapping[str, Client]])
     """By group and member id."""

@@ -7,13 +7,13 @@ A log that was compacted lacks batches wherever it may, and a producer that was 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from ottla.testing.audit.findings import Finding, Kind
-from ottla.testing.audit.history import NO_PRODUCER_ID, FinalLog, History, SeenPartition, StoredBatch
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.history import NO_PRODUCER_ID, AuditedPartition, AuditHistory, FinalLog, StoredBatch
 
 SEQUENCES = 1 << 31
 
 
-def check_logs(history: History) -> Iterator[Finding]:
+def check_logs(history: AuditHistory) -> Iterator[AuditFinding]:
     consumed: dict[int, int] = {}
     for each in history.deliveries:
         consumed[each.partition] = max(consumed.get(each.partition, 0), each.end)
@@ -27,12 +27,14 @@ def check_logs(history: History) -> Iterator[Finding]:
         yield from _replicas(partition, log)
         if log.last_stable_offset < log.high_watermark:
             what = f"readers of committed records wait at offset {log.last_stable_offset}"
-            yield Finding(Kind.P6, what, str(partition))
+            yield AuditFinding(FindingKind.P6, what, str(partition))
         if partition.topic in topics:
             yield from _unread(partition, log, consumed.get(number, log.log_start_offset))
 
 
-def _sequences(history: History, partition: SeenPartition, batches: Sequence[StoredBatch]) -> Iterator[Finding]:
+def _sequences(
+    history: AuditHistory, partition: AuditedPartition, batches: Sequence[StoredBatch]
+) -> Iterator[AuditFinding]:
     """B2 and B3. The first batch of a producer may have any sequence: those before may have been deleted."""
     expected: dict[int, tuple[int, int]] = {}
     places: dict[tuple[int, int, int], int] = {}
@@ -46,17 +48,17 @@ def _sequences(history: History, partition: SeenPartition, batches: Sequence[Sto
         first = places.setdefault((producer_id, epoch, sequence), batch.base_offset)
         who = f"sequence {sequence} of producer {producer_id}, epoch {epoch},"
         if first != batch.base_offset:
-            yield Finding(Kind.B2, f"{who} is at offsets {first} and {batch.base_offset}", str(partition))
+            yield AuditFinding(FindingKind.B2, f"{who} is at offsets {first} and {batch.base_offset}", str(partition))
         elif known is not None and epoch < known[0]:
             what = f"{who} is at offset {batch.base_offset}, after epoch {known[0]}"
-            yield Finding(Kind.B3, what, str(partition))
+            yield AuditFinding(FindingKind.B3, what, str(partition))
         elif known is not None and epoch == known[0] and sequence != known[1]:
             what = f"{who} is at offset {batch.base_offset}, where {known[1]} follows"
-            yield Finding(Kind.B3, what, str(partition))
+            yield AuditFinding(FindingKind.B3, what, str(partition))
         expected[producer_id] = epoch, following
 
 
-def _replicas(partition: SeenPartition, log: FinalLog) -> Iterator[Finding]:
+def _replicas(partition: AuditedPartition, log: FinalLog) -> Iterator[AuditFinding]:
     """B9."""
     if log.is_compacted or log.may_lose:
         return
@@ -69,11 +71,13 @@ def _replicas(partition: SeenPartition, log: FinalLog) -> Iterator[Finding]:
         for mine, other in zip_longest(ours, theirs):
             if mine != other:
                 offset = min(each.base_offset for each in (mine, other) if each is not None)
-                yield Finding(Kind.B9, f"broker {node} has another batch at offset {offset}", str(partition))
+                yield AuditFinding(
+                    FindingKind.B9, f"broker {node} has another batch at offset {offset}", str(partition)
+                )
                 break
 
 
-def _unread(partition: SeenPartition, log: FinalLog, consumed: int) -> Iterator[Finding]:
+def _unread(partition: AuditedPartition, log: FinalLog, consumed: int) -> Iterator[AuditFinding]:
     """P5. Only of topics that a client consumes: a test that only writes reads by the handle."""
     left = [
         each
@@ -82,4 +86,6 @@ def _unread(partition: SeenPartition, log: FinalLog, consumed: int) -> Iterator[
     ]
     if left:
         count = sum(each.last_offset - max(each.base_offset, consumed) + 1 for each in left)
-        yield Finding(Kind.P5, f"{count} records from offset {max(left[0].base_offset, consumed)} on", str(partition))
+        yield AuditFinding(
+            FindingKind.P5, f"{count} records from offset {max(left[0].base_offset, consumed)} on", str(partition)
+        )

@@ -7,11 +7,11 @@ Between connections nothing is promised: they may be to different brokers.
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from ottla.testing.audit.findings import Finding, Kind
-from ottla.testing.audit.history import READ_COMMITTED, Aborted, Delivered, FinalLog, History
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.history import READ_COMMITTED, Aborted, AuditHistory, Delivered, FinalLog
 
 
-def check_reads(history: History) -> Iterator[Finding]:
+def check_reads(history: AuditHistory) -> Iterator[AuditFinding]:
     yield from _fallen(history)
     yield from _gaps(history)
     for each in history.deliveries:
@@ -20,16 +20,16 @@ def check_reads(history: History) -> Iterator[Finding]:
             yield from _aborted(history, each)
 
 
-def _fallen(history: History) -> Iterator[Finding]:
+def _fallen(history: AuditHistory) -> Iterator[AuditFinding]:
     for fell in history.fallen:
         partition, connection = history.partitions[fell.partition], history.connections[fell.connection]
         if partition.log is not None and not partition.log.may_lose:
-            what = f"{connection.name} was told the {fell.what} {fell.after} after {fell.before}"
+            what = f"{connection.name} got the {fell.what} {fell.after} after {fell.before}"
             event = history.at(fell.at_ns, fell.connection, f"Fetch {partition}: {fell.what} {fell.after}")
-            yield Finding(Kind.B4, what, str(partition), connection.client[0], (event,))
+            yield AuditFinding(FindingKind.B4, what, str(partition), connection.client[0], (event,))
 
 
-def _gaps(history: History) -> Iterator[Finding]:
+def _gaps(history: AuditHistory) -> Iterator[AuditFinding]:
     """B6. What is not in the log any more may have been deleted before."""
     for gap in history.gaps:
         partition, connection = history.partitions[gap.partition], history.connections[gap.connection]
@@ -42,10 +42,10 @@ def _gaps(history: History) -> Iterator[Finding]:
             batch = log.batches[first]
             what = f"{connection.name} was not given offsets {batch.base_offset} to {batch.last_offset}"
             event = history.at(gap.at_ns, gap.connection, f"Fetch {partition} from {gap.start}: from {gap.end}")
-            yield Finding(Kind.B6, what, str(partition), connection.client[0], (event,))
+            yield AuditFinding(FindingKind.B6, what, str(partition), connection.client[0], (event,))
 
 
-def _above_the_limit(history: History, each: Delivered) -> Iterator[Finding]:
+def _above_the_limit(history: AuditHistory, each: Delivered) -> Iterator[AuditFinding]:
     """B5: above what the answer itself named, or beyond what is in the log in the end."""
     partition, connection = history.partitions[each.partition], history.connections[each.connection]
     log = partition.log
@@ -56,10 +56,10 @@ def _above_the_limit(history: History, each: Delivered) -> Iterator[Finding]:
             limit, name = end, "end of the log now"
     if each.end > limit:
         what = f"{connection.name} was given records up to offset {each.end - 1}, and {limit} is the {name}"
-        yield Finding(Kind.B5, what, str(partition), connection.client[0], (_fetched(history, each),))
+        yield AuditFinding(FindingKind.B5, what, str(partition), connection.client[0], (_fetched(history, each),))
 
 
-def _aborted(history: History, each: Delivered) -> Iterator[Finding]:
+def _aborted(history: AuditHistory, each: Delivered) -> Iterator[AuditFinding]:
     """B5: a reader of committed records drops aborted ones by the list that comes with them."""
     partition, connection = history.partitions[each.partition], history.connections[each.connection]
     log = partition.log
@@ -68,8 +68,8 @@ def _aborted(history: History, each: Delivered) -> Iterator[Finding]:
     for aborted in log.aborted:
         key = aborted.producer_id, aborted.first_offset
         if key not in each.listed and _has_records(log, aborted, each):
-            what = f"{connection.name} was not told that producer {aborted.producer_id} aborted its records"
-            yield Finding(Kind.B5, what, str(partition), connection.client[0], (_fetched(history, each),))
+            what = f"{connection.name} did not learn that producer {aborted.producer_id} aborted its records"
+            yield AuditFinding(FindingKind.B5, what, str(partition), connection.client[0], (_fetched(history, each),))
             return
 
 
@@ -83,6 +83,6 @@ def _has_records(log: FinalLog, aborted: Aborted, each: Delivered) -> bool:
     )
 
 
-def _fetched(history: History, each: Delivered) -> str:
+def _fetched(history: AuditHistory, each: Delivered) -> str:
     partition = history.partitions[each.partition]
     return history.at(each.at_ns, each.connection, f"Fetch {partition}: offsets {each.start} to {each.end - 1}")

@@ -6,88 +6,21 @@ over that wrote their batches: a write that fails changes them. What fault rules
 passes here as an answer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any, Final
 
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
+from ottla.cluster.image import MetadataImage
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
-from ottla.testing.audit.batches import ROW_BYTES, SentBatches
 from ottla.testing.audit.committing import CommitNotes
 from ottla.testing.audit.fetching import FetchNotes
-from ottla.testing.audit.history import SeenConnection, SeenPartition
+from ottla.testing.audit.history import SeenConnection
+from ottla.testing.audit.ledger import ROW_BYTES, AuditedConnection, Notes, Partitions, SentBatches
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 ALL: Final = -1
-NOT_AUDITED: Final = -1
 ALL_RECORDS: Final = 1 << 62
-
-Place = tuple[str | bytes, int]
-"""A topic by its name, or by its id in versions that have ids, and a partition."""
-
-
-class AuditedConnection:
-    __slots__ = ("answerers", "askers", "connection", "event_ns", "last", "number", "seen")
-
-    def __init__(self, number: int, connection: Any, seen: SeenConnection, askers: "Notes", answerers: "Notes") -> None:
-        self.number = number
-        self.connection = connection
-        self.seen = seen
-        self.askers = askers
-        self.answerers = answerers
-        self.event_ns = 0
-        self.last = 0
-        """The number of the last answer that was noted."""
-
-
-Notes = Mapping[str, Callable[[AuditedConnection, WireEvent, Any], object]]
-"""What notes the requests or answers of an API."""
-
-
-class Partitions:
-    """Incarnations of partitions, by where requests say they are. Internal topics have none."""
-
-    def __init__(self, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]) -> None:
-        self.seen: list[SeenPartition] = []
-        self._begin_offsets = begin_offsets
-        self._image = image
-        self._numbers: dict[Place, int] = {}
-        self._current: dict[tuple[str, int], int] = {}
-
-    def number(self, topic: str | bytes, index: int) -> int:
-        """NOT_AUDITED for internal topics and those that do not exist."""
-        place = topic, index
-        try:
-            return self._numbers[place]
-        except KeyError:
-            return self._new(place)
-
-    def _new(self, place: Place) -> int:
-        topic, index = place
-        name = self._image().name_of(topic) if isinstance(topic, bytes) else topic
-        if not name or self._image().topic(name) is None:
-            return NOT_AUDITED
-        if name in INTERNAL_TOPICS:
-            number = NOT_AUDITED
-        else:
-            number = self._current.get((name, index), len(self.seen))
-            if number == len(self.seen):
-                self.seen.append(SeenPartition(name, index, self._begin_offsets.get((name, index), 0)))
-                self._current[name, index] = number
-        self._numbers[place] = number
-        return number
-
-    def current(self) -> Mapping[tuple[str, int], int]:
-        """Of those that were not deleted."""
-        return self._current
-
-    def deleted(self, names: Iterable[str]) -> None:
-        gone = set(names)
-        if any(name in gone for name, _ in self._current):
-            self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
-            self._numbers.clear()
-            self._begin_offsets = {}
 
 
 class Recorder:
@@ -155,7 +88,7 @@ class Recorder:
         in front of it."""
         audited.event_ns = now_ns = connection.last_event_ns
         if self._answers and now_ns != self._answers_ns:
-            self.settle()
+            self.note_answers()
         if audited.seen.confirmed != audited.last and not connection.parked:
             audited.seen.confirmed = audited.last
 
@@ -185,7 +118,7 @@ class Recorder:
         self._answers.append((event.audit, audited.last, response))
         self._answers_ns = audited.event_ns
 
-    def settle(self) -> None:
+    def note_answers(self) -> None:
         """Answers whose batches have been written, or not, by now."""
         answers, self._answers = self._answers, []
         answer = self.batches.answer
@@ -206,6 +139,10 @@ class Recorder:
         place = topic, index
         end = ALL_RECORDS if before == ALL else before
         self.deleted_before[place] = max(self.deleted_before.get(place, 0), end)
+
+    def note_forged(self, producer_id: int) -> None:
+        """The test writes in the name of a producer, whose sequences mean nothing then."""
+        self.forged.add(producer_id)
 
     def ended(self, connection: Any, reason: CloseReason) -> None:
         """A connection is closed; with its client in order, all answers that have left have been given."""

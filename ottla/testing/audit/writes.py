@@ -8,14 +8,14 @@ by the leader alone (acks=1) obliges nothing where there are followers: another 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ottla.testing.audit.findings import Finding, Kind
+from ottla.testing.audit.findings import AuditFinding, FindingKind
 from ottla.testing.audit.history import (
     ALL_REPLICAS,
     NO_ANSWER,
     NO_PRODUCER_ID,
+    AuditHistory,
     Client,
     FinalLog,
-    History,
     SentBatch,
     StoredBatch,
 )
@@ -26,7 +26,7 @@ KNOWN_ALREADY = 46
 """DUPLICATE_SEQUENCE_NUMBER: the batch is in the log."""
 
 
-def check_writes(history: History) -> Iterator[Finding]:
+def check_writes(history: AuditHistory) -> Iterator[AuditFinding]:
     by_partition: dict[int, list[SentBatch]] = defaultdict(list)
     for batch in history.batches:
         by_partition[batch.partition].append(batch)
@@ -41,8 +41,8 @@ def check_writes(history: History) -> Iterator[Finding]:
 
 
 def _lost(
-    history: History, batches: Sequence[SentBatch], log: FinalLog, stored: Mapping[int, StoredBatch]
-) -> Iterator[Finding]:
+    history: AuditHistory, batches: Sequence[SentBatch], log: FinalLog, stored: Mapping[int, StoredBatch]
+) -> Iterator[AuditFinding]:
     """B1."""
     if log.is_compacted or log.may_lose:
         return
@@ -61,7 +61,7 @@ def _lost(
         if why is not None:
             where = str(history.partitions[batch.partition])
             client_id = history.connections[batch.connection].client[0]
-            yield Finding(Kind.B1, why, where, client_id, (history.sent(batch),))
+            yield AuditFinding(FindingKind.B1, why, where, client_id, (history.sent(batch),))
 
 
 def _is(there: StoredBatch, batch: SentBatch, log: FinalLog, *, keeps_crcs: bool) -> bool:
@@ -90,7 +90,9 @@ def _why_lost(batch: SentBatch, there: StoredBatch | None, log: FinalLog) -> str
     return f"{offsets} are acknowledged, and another batch is there"
 
 
-def _repeated(history: History, partition: int, batches: Iterable[SentBatch], log: FinalLog) -> Iterator[Finding]:
+def _repeated(
+    history: AuditHistory, partition: int, batches: Iterable[SentBatch], log: FinalLog
+) -> Iterator[AuditFinding]:
     """P1. A client that sends the same bytes again though they were acknowledged means it so."""
     sent: dict[tuple[Client, int, int], list[SentBatch]] = defaultdict(list)
     for batch in batches:
@@ -114,10 +116,10 @@ def _repeated(history: History, partition: int, batches: Iterable[SentBatch], lo
         if len(copies) - of_others > max(acknowledged, 1):
             what = f"{delta + 1} records are at offsets {' and '.join(map(str, copies))}"
             events = tuple(map(history.sent, tries[:3]))
-            yield Finding(Kind.P1, what, str(history.partitions[partition]), client[0], events)
+            yield AuditFinding(FindingKind.P1, what, str(history.partitions[partition]), client[0], events)
 
 
-def _refused(history: History, partition: int, batches: Sequence[SentBatch]) -> Iterator[Finding]:
+def _refused(history: AuditHistory, partition: int, batches: Sequence[SentBatch]) -> Iterator[AuditFinding]:
     """P8, one for each error of a client."""
     if all(batch.error in NO_ERROR for batch in batches):
         return
@@ -135,4 +137,6 @@ def _refused(history: History, partition: int, batches: Sequence[SentBatch]) -> 
     for (client, error), last in lost.items():
         count = sum(each.last_offset_delta + 1 for each in last)
         what = f"{count} records got {history.error_name(error)}"
-        yield Finding(Kind.P8, what, str(history.partitions[partition]), client[0], tuple(map(history.sent, last[:3])))
+        yield AuditFinding(
+            FindingKind.P8, what, str(history.partitions[partition]), client[0], tuple(map(history.sent, last[:3]))
+        )
