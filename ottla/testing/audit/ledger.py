@@ -22,6 +22,8 @@ _pack_own = Struct(">IIbqIqh").pack
 _ANSWER = Struct(">Iqh")
 ROW_BYTES: Final = _ROW.size
 _ROWS_END: Final = BATCHES_MAX * ROW_BYTES
+_PARTITION = Struct(">I")
+_OWN_AT: Final = BATCH_HEADER_SIZE - HEADER_FROM
 _ANSWER_AT: Final = ROW_BYTES - _ANSWER.size
 
 
@@ -115,6 +117,11 @@ class SentBatches:
 
     def answer(self, position: int, answered: int, offset: int, error: int) -> None:
         _ANSWER.pack_into(self._rows, position + _ANSWER_AT, answered, offset, error)
+
+    def partition_at(self, position: int) -> int:
+        """Of the batch in a row."""
+        partition: int = _PARTITION.unpack_from(self._rows, position + _OWN_AT)[0]
+        return partition
 
     def __len__(self) -> int:
         return len(self._rows) // ROW_BYTES

@@ -41,7 +41,7 @@ class Recorder:
         self.forged: set[int] = set()
         self._audited: dict[int, AuditedConnection] = {}
         # Answers to Produce whose batches are being written, and the number of the last request before each.
-        self._answers: list[tuple[int, int, Any]] = []
+        self._answers: list[tuple[int, int, int, Any]] = []
         self._answers_ns = 0
         self._askers: Notes = {
             "Produce": self._produced,
@@ -102,7 +102,7 @@ class Recorder:
 
     def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         batches = self.batches
-        event.audit = batches.end
+        begin, is_whole = batches.end, True
         connection, acks, at_ns = audited.number, request.acks, event.at_ns
         for topic in request.topic_data:
             name = topic.name or topic.topic_id
@@ -112,21 +112,31 @@ class Recorder:
                 is_batch = number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE
                 if not is_batch or not batches.add(records, number, connection, acks, at_ns):
                     # Its answer is not looked at: what it sent is in doubt.
-                    event.audit = None
+                    is_whole = False
+        event.audit = (begin, batches.end) if is_whole else None
 
     def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
-        self._answers.append((event.audit, audited.last, response))
+        begin, end = event.audit
+        self._answers.append((begin, end, audited.last, response))
         self._answers_ns = audited.event_ns
 
     def note_answers(self) -> None:
         """Answers whose batches have been written, or not, by now."""
         answers, self._answers = self._answers, []
         answer = self.batches.answer
-        for position, number, response in answers:
+        for position, end, number, response in answers:
+            if end - position != ROW_BYTES and not self._are_in_order(position, end, response):
+                continue
             for topic in response.responses:
                 for each in topic.partition_responses:
                     answer(position, number, each.base_offset, each.error_code)
                     position += ROW_BYTES
+
+    def _are_in_order(self, position: int, end: int, response: Any) -> bool:
+        """Whether there is an answer to each batch, in their order: a partition that is named twice gets one."""
+        seen = self.partitions.seen
+        indexes = [each.index for topic in response.responses for each in topic.partition_responses]
+        return indexes == [seen[self.batches.partition_at(row)].index for row in range(position, end, ROW_BYTES)]
 
     def _deleting(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited, event
