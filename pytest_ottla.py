@@ -152,7 +152,7 @@ def _finish_coverage(session: pytest.Session) -> None:
         if lost:
             lines += [f"lost: {each}" for each in lost]
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    coverage.write(Path(config.getoption("ottla_coverage")))
+    coverage.write(Path(str(config.getoption("ottla_coverage"))))
     config.stash[_coverage_lines] = lines
 
 

@@ -127,9 +127,10 @@ def _without_version(key: str) -> str:
 def read_baseline(path: Path) -> Counts:
     """Raises OSError, ValueError."""
     content: Any = json.loads(path.read_text())
-    if not isinstance(content, dict) or not all(isinstance(content.get(each), dict) for each in SECTIONS):
-        raise ValueError(f"{path} is no file that --ottla-coverage has written")
-    return {section: content[section] for section in SECTIONS}
+    try:
+        return {section: {str(key): int(count) for key, count in content[section].items()} for section in SECTIONS}
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(f"{path} is no file that --ottla-coverage has written") from None
 
 
 def error_name(code: int) -> str:
@@ -147,7 +148,7 @@ def errors_in(message: Any) -> Iterator[int]:
             if value:
                 yield int(value)
         elif isinstance(value, list):
-            for each in value:
+            for each in list[Any](value):
                 yield from errors_in(each)
 
 

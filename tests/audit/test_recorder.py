@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.testing.audit import committing
 from ottla.testing.audit.history import NO_ANSWER, SentBatch
 from ottla.testing.audit.ledger import BATCHES_MAX, SentBatches
 from ottla.testing.audit.recorder import Recorder
@@ -86,6 +87,20 @@ def test_open_connection_has_its_answers(fields: dict[str, Any], confirmed: bool
     made.confirm_open()
 
     assert made.connections[0].has_got(batch.answered) == confirmed
+
+
+def test_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "KEPT_MAX", 2)
+    made = recorder()
+    part = SimpleNamespace(partition_index=0, committed_offset=1, error_code=0)
+    named = [SimpleNamespace(name="t", partitions=[part])]
+    commit = SimpleNamespace(group_id="g", member_id="m", generation_id_or_member_epoch=1, topics=named)
+    for _ in range(5):
+        event = WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "OffsetCommit", 8, "")
+        made.asked(event, connection(), commit)
+        made.answered(event, SimpleNamespace(topics=named))
+
+    assert (len(made.commits.commits), made.commits.overflow) == (2, 3)
 
 
 def test_batches_are_bounded() -> None:

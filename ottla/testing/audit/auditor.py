@@ -123,6 +123,8 @@ class Auditor:
         if recorder.batches.overflow:
             kept = len(recorder.batches)
             sentences.append(f"{recorder.batches.overflow} batches after the first {kept} were not kept")
+        if recorder.fetches.overflow or recorder.commits.overflow:
+            sentences.append("too much was fetched or committed to keep it: commits are not judged")
         shared = sorted({client_id for client_id, _ in recorder.commits.shared})
         if shared:
             sentences.append(f"several members have the client id {', '.join(shared)}: their commits are not judged")
@@ -133,19 +135,21 @@ class Auditor:
         recorder.confirm_open()
         image = self._reader.image
         fetches, commits = recorder.fetches, recorder.commits
+        # Of what is not kept whole nothing is judged: what is missing may be among the rest.
+        are_whole = not fetches.overflow and not commits.overflow
         return AuditHistory(
             partitions=self._partitions(recorder),
             connections=recorder.connections,
             batches=list(recorder.batches),
-            deliveries=fetches.deliveries,
+            deliveries=[] if fetches.overflow else fetches.deliveries,
             gaps=fetches.gaps,
             fallen=fetches.fallen,
-            commits=commits.commits,
+            commits=commits.commits if are_whole else [],
             attempts=commits.attempts,
             offsets=self._offsets(recorder),
             forgotten=commits.forgotten,
             ends=fetches.ends,
-            members=commits.members,
+            members=commits.members if are_whole else {},
             shared=commits.shared,
             transactional=commits.transactional,
             removed=commits.removed,

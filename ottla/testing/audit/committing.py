@@ -20,6 +20,8 @@ from ottla.testing.audit.history import Assigned, Client, Commit, Removed
 from ottla.testing.audit.ledger import AuditedConnection
 from ottla.testing.wire import WireEvent
 
+KEPT_MAX = 100_000
+"""Of commits, and of generations."""
 BY_SILENCE = (Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.PENDING_SYNC_EXPIRED)
 NO_GENERATION = -1
 
@@ -30,6 +32,8 @@ class CommitNotes:
         self._number_of = number_of
         self._count = count
         self.commits: list[Commit] = []
+        self.overflow = 0
+        """How many commits came after the last one that is kept."""
         self.attempts: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         self.forgotten: dict[str, int] = {}
         self.members: dict[str, dict[str, Client]] = defaultdict(dict)
@@ -46,6 +50,10 @@ class CommitNotes:
         del audited
         started = self._generations.get(request.group_id)
         event.audit = (request, NO_GENERATION if started is None else started.generation, self._count())
+        if len(self.commits) >= KEPT_MAX:
+            self.overflow += 1
+            event.audit = None
+            return
         for topic in request.topics:
             for each in topic.partitions:
                 place = request.group_id, self._number_of(topic.name, each.partition_index)
@@ -103,7 +111,7 @@ class CommitNotes:
                 self._assign(fact)
             case GenerationCompleted():
                 self._complete(fact)
-            case MemberRemoved() if fact.cause in BY_SILENCE:
+            case MemberRemoved() if fact.cause in BY_SILENCE and len(self.removed) < KEPT_MAX:
                 client = fact.client_id, fact.client_host.removeprefix("/")
                 self.removed.append(Removed(fact.group_id, fact.member_id, client, str(fact.cause)))
             case OffsetsRemoved():
@@ -131,5 +139,5 @@ class CommitNotes:
     def _complete(self, fact: GenerationCompleted) -> None:
         started = self._generations.get(fact.group_id)
         given = self._given.pop(fact.group_id, None)
-        if given and started is not None and started.generation == fact.generation:
+        if given and started is not None and started.generation == fact.generation and len(self.assigned) < KEPT_MAX:
             self.assigned.append(Assigned(fact.group_id, fact.generation, started.protocol_name, given))

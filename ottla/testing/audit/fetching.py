@@ -19,6 +19,8 @@ class FetchNotes:
         self._number_of = number_of
         self._count = count
         self.deliveries: list[Delivered] = []
+        self.overflow = 0
+        """How many stretches came after the last one that is kept."""
         self.gaps: list[Gap] = []
         self.fallen: list[Fell] = []
         self.ends: dict[tuple[int, Client], int] = {}
@@ -69,9 +71,10 @@ class FetchNotes:
         if not records:
             return
         start = position = self._positions.get(place)
-        for buffer in records if isinstance(records, list) else (records,):
+        buffers: list[Any] = records if type(records) is list else [records]
+        for buffer in buffers:
             for _, header in iterate_batches(buffer):
-                if position is not None and header.base_offset > position:
+                if position is not None and header.base_offset > position and len(self.gaps) < KEPT_MAX:
                     self.gaps.append(Gap(partition, connection, event.at_ns, position, header.base_offset))
                 position = header.next_offset
                 if start is None:
@@ -103,6 +106,8 @@ class FetchNotes:
         elif len(self.deliveries) < KEPT_MAX:
             self._stretches[place] = len(self.deliveries)
             self.deliveries.append(stretch)
+        else:
+            self.overflow += 1
 
     def _compare(
         self, known: dict[tuple[int, int], int], place: tuple[int, int], what: str, now: int, at_ns: int
@@ -111,6 +116,6 @@ class FetchNotes:
         if now < 0:
             return
         before = known.get(place, 0)
-        if now < before:
+        if now < before and len(self.fallen) < KEPT_MAX:
             self.fallen.append(Fell(place[1], place[0], at_ns, what, before, now))
         known[place] = now

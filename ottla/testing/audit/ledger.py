@@ -91,7 +91,7 @@ class Partitions:
         if any(name in gone for name, _ in self._current):
             self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
             self._numbers.clear()
-            self._begin_offsets = {}
+            self._begin_offsets = dict[tuple[str, int], int]()
 
 
 class SentBatches:

@@ -20,6 +20,7 @@ from ottla.testing.audit.ledger import ROW_BYTES, AuditedConnection, Notes, Part
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 ALL: Final = -1
+NOTHING: Final[Notes] = {}
 ALL_RECORDS: Final = 1 << 62
 
 
@@ -94,8 +95,8 @@ class Recorder:
 
     def _new_connection(self, notes: ConnectionNotes, connection: Any) -> AuditedConnection:
         seen = SeenConnection(notes.name, (notes.client_id or "", connection.peer_host))
-        noted = ({}, {}) if notes.is_of_broker else (self._askers, self._answerers)
-        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen, *noted)
+        askers, answerers = (NOTHING, NOTHING) if notes.is_of_broker else (self._askers, self._answerers)
+        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen, askers, answerers)
         self.connections.append(seen)
         self._audited[id(connection)] = audited
         return audited
