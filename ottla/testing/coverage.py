@@ -23,6 +23,7 @@ from ottla.testing.faults.faults import Faults
 
 SECTIONS: Final = ("apis", "errors", "injected", "transitions", "causes", "features")
 APIS_SHOWN: Final = 4
+LISTS: Final = (list, tuple)
 RESETS: Final = {-2: "reset to earliest", -1: "reset to latest"}
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -143,12 +144,12 @@ def errors_in(message: Any) -> Iterator[int]:
         return
     names: tuple[str, ...] = getattr(type(message), "__slots__", ())
     for name in names:
-        value = getattr(message, name, None)
+        value: Any = getattr(message, name)
         if name.endswith("error_code"):
             if value:
                 yield int(value)
-        elif isinstance(value, list):
-            for each in list[Any](value):
+        elif type(value) in LISTS:
+            for each in value:
                 yield from errors_in(each)
 
 

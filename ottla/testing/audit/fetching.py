@@ -71,7 +71,7 @@ class FetchNotes:
         if not records:
             return
         start = position = self._positions.get(place)
-        buffers: list[Any] = records if type(records) is list else [records]
+        buffers: list[Any] = [records] if isinstance(records, bytes | bytearray | memoryview) else records
         for buffer in buffers:
             for _, header in iterate_batches(buffer):
                 if position is not None and header.base_offset > position and len(self.gaps) < KEPT_MAX:
