@@ -82,6 +82,7 @@ class Auditor:
         self._reader = reader
         self._wire = wire
         self._began_wall_ms = 0
+        self._expired_bytes_before = 0
         self.recorder: Recorder | None = None
         """None while nothing is recorded."""
 
@@ -90,6 +91,7 @@ class Auditor:
         self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
         self._wire.record(self.recorder)
         self._began_wall_ms = self._wall_ms()
+        self._expired_bytes_before = self._expired_bytes()
 
     def _ends(self) -> dict[tuple[str, int], int]:
         """The log end offsets that there are now."""
@@ -174,7 +176,14 @@ class Auditor:
                 continue
             deleted = recorder.deleted_before.get(current[number], 0)
             begin = partition.begin_offset
-            log = final_log(leader, all_parts, begin, deleted_before=deleted, now_wall_ms=wall_ms)
+            log = final_log(
+                leader,
+                all_parts,
+                begin,
+                deleted_before=deleted,
+                now_wall_ms=wall_ms,
+                has_expired=self._expired_bytes() != self._expired_bytes_before,
+            )
             judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
             seen.append(replace(partition, log=log, judges_sequences=judges))
         return seen
@@ -189,6 +198,9 @@ class Auditor:
             for place, offset in self._reader.group(group).offsets.items()
             if place in numbers
         }
+
+    def _expired_bytes(self) -> int:
+        return sum(parts.log_manager.retention_deleted_bytes for parts in self._hosted.parts().values())
 
     def _wall_ms(self) -> int:
         return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)

@@ -12,6 +12,7 @@ from ottla.testing.audit.history import Aborted, FinalLog, StoredBatch
 if TYPE_CHECKING:
     from ottla.broker.assembly import Parts
 
+EVER_MS: Final = 1 << 62
 READ_BYTES: Final = 1 << 20
 BATCHES_MAX: Final = 1_000_000
 """Of one log: more are not looked at, and nothing is said of the log then."""
@@ -22,9 +23,16 @@ _HEADER = Struct(">qiixIhi16xqhi4x")
 
 
 def final_log(
-    leader: Partition, parts: "Iterable[Parts]", begin_offset: int, *, deleted_before: int, now_wall_ms: int
+    leader: Partition,
+    parts: "Iterable[Parts]",
+    begin_offset: int,
+    *,
+    deleted_before: int,
+    now_wall_ms: int,
+    has_expired: bool,
 ) -> FinalLog | None:
-    """What there is from `begin_offset` on; None: too much of it."""
+    """What there is from `begin_offset` on; None: too much of it. `has_expired`: retention has deleted something of
+    some log, whatever the time is now."""
     log = leader.log
     start = max(log.log_start_offset, begin_offset)
     batches = batches_of(leader, start, log.log_end_offset)
@@ -39,8 +47,9 @@ def final_log(
         copied = batches_of(follower, max(follower.log.log_start_offset, start), min(end, follower.log.log_end_offset))
         if copied is not None:
             replicas[each.runtime.node_id] = copied
-    keeps_time = config.retention_ms < 0 and config.retention_bytes < 0
-    expires_ms = 0 if keeps_time else 1 << 62 if config.retention_bytes >= 0 else now_wall_ms - config.retention_ms
+    is_kept = config.retention_ms < 0 and config.retention_bytes < 0
+    by_size = config.retention_bytes >= 0 or has_expired
+    expires_ms = 0 if is_kept else EVER_MS if by_size else now_wall_ms - config.retention_ms
     aborted = [
         Aborted(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted_transactions(start, end)
     ]
