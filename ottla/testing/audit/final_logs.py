@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
 from ottla.replication.partition import Partition
+from ottla.storage.log_config import LogConfig
 from ottla.testing.audit.history import Aborted, FinalLog, StoredBatch
 
 if TYPE_CHECKING:
@@ -39,17 +40,6 @@ def final_log(
     if batches is None:
         return None
     config, end = log.config, leader.high_watermark
-    replicas: dict[int, list[StoredBatch]] = {}
-    for each in parts:
-        follower = each.replicas.find(leader.topic, leader.index)
-        if follower is None or follower is leader or follower.is_leader:
-            continue
-        copied = batches_of(follower, max(follower.log.log_start_offset, start), min(end, follower.log.log_end_offset))
-        if copied is not None:
-            replicas[each.runtime.node_id] = copied
-    is_kept = config.retention_ms < 0 and config.retention_bytes < 0
-    by_size = config.retention_bytes >= 0 or has_expired
-    expires_ms = 0 if is_kept else EVER_MS if by_size else now_wall_ms - config.retention_ms
     aborted = [
         Aborted(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted_transactions(start, end)
     ]
@@ -59,15 +49,34 @@ def final_log(
         last_stable_offset=leader.last_stable_offset,
         log_end_offset=log.log_end_offset,
         batches=batches,
-        replicas=replicas,
+        replicas=_replicas(leader, parts, start, end),
         aborted=aborted,
         is_compacted=config.is_compacted,
         keeps_crcs=config.compression_type == AS_PRODUCED and config.message_timestamp_type == CREATE_TIME,
         has_followers=leader.has_followers,
         may_lose=config.unclean_leader_election_enable,
         deleted_before=deleted_before,
-        expires_before_ms=expires_ms,
+        expires_before_ms=EVER_MS if has_expired else _expires_before_ms(config, now_wall_ms),
     )
+
+
+def _replicas(leader: Partition, parts: "Iterable[Parts]", start: int, end: int) -> dict[int, list[StoredBatch]]:
+    """Of followers that run, by node."""
+    replicas: dict[int, list[StoredBatch]] = {}
+    for each in parts:
+        follower = each.replicas.find(leader.topic, leader.index)
+        if follower is None or follower is leader or follower.is_leader:
+            continue
+        copied = batches_of(follower, max(follower.log.log_start_offset, start), min(end, follower.log.log_end_offset))
+        if copied is not None:
+            replicas[each.runtime.node_id] = copied
+    return replicas
+
+
+def _expires_before_ms(config: LogConfig, now_wall_ms: int) -> int:
+    if config.retention_bytes >= 0:
+        return EVER_MS
+    return 0 if config.retention_ms < 0 else now_wall_ms - config.retention_ms
 
 
 def batches_of(replica: Partition, start: int, end: int) -> list[StoredBatch] | None:
