@@ -5,6 +5,7 @@ else; what the fixtures are made of is imported when the first one is set up.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -14,17 +15,21 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
+    from ottla.testing.coverage import Coverage
     from ottla.testing.faults.faults import Faults
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed")
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit")
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
 ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[TestRun, ...]"]()
+_coverage_lines = pytest.StashKey[list[str]]()
+_covered = pytest.StashKey["Coverage"]()
+_audited = pytest.StashKey[list[tuple[str, str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,12 +43,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ottla_seed_file", "what the broker has at the begin of each test: a file", default="")
     parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
     parser.addini("ottla_unused_faults", "for fault rules that never acted: error, warn or ignore", default="error")
+    parser.addini("ottla_coverage_baseline", "an earlier file of --ottla-coverage: a loss fails the run", default="")
+    parser.addini("ottla_audit", "what the audit fails tests for: errors, all or off", default="errors")
     group = parser.getgroup("ottla", "Kafka by Ottla")
     group.addoption("--ottla-isolation", choices=ISOLATIONS, help="what happens between two tests")
     group.addoption(
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
     )
-
+    group.addoption(
+        "--ottla-coverage",
+        nargs="?",
+        const="ottla-coverage.json",
+        metavar="FILE",
+        help="count which parts of the protocol the suite exercises, and write them to a file",
+    )
+    group.addoption("--ottla-audit", choices=("errors", "all", "off"), help="what the audit fails tests for")
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
 
@@ -95,6 +109,71 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
     if pool is not None and pool.uses_faults:
         terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
+    for line in config.stash.get(_coverage_lines, ()):
+        terminalreporter.write_line(f"ottla: coverage: {line}")
+    audited = [*config.stash.get(_audited, ()), *(() if pool is None else pool.audited)]
+    if audited:
+        kinds = Counter(kind for _, kind, _ in audited)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        terminalreporter.write_line(f"ottla: audit: {counts} in {len({test for test, _, _ in audited})} tests")
+        if config.get_verbosity() > 0:
+            for test, _, line in audited:
+                terminalreporter.write_line(f"  {test}: {line}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    pool = session.config.stash.get(_pool, None)
+    # Of pytest-xdist: what a worker hands to the session that has started it.
+    output = getattr(session.config, "workeroutput", None)
+    if pool is not None and output is not None:
+        output["ottla_audit"] = pool.audited
+        if pool.coverage is not None:
+            output["ottla_coverage"] = pool.coverage.plain()
+    elif output is None and session.config.getoption("ottla_coverage") is not None:
+        _finish_coverage(session)
+
+
+def _finish_coverage(session: pytest.Session) -> None:
+    """Of the whole suite: written, and held against the baseline."""
+    from pathlib import Path
+
+    from ottla.testing.coverage import read_baseline
+
+    config = session.config
+    coverage = _coverage_of(config)
+    pool = config.stash.get(_pool, None)
+    if pool is not None and pool.coverage is not None:
+        coverage.merge(pool.coverage.plain())
+    baseline = config.getini("ottla_coverage_baseline")
+    lines = coverage.lines()
+    if baseline:
+        try:
+            lost = coverage.lost_since(read_baseline(config.rootpath / baseline))
+        except (OSError, ValueError) as error:
+            lost = [f"the baseline cannot be read: {error}"]
+        if lost:
+            lines += [f"lost: {each}" for each in lost]
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    coverage.write(Path(str(config.getoption("ottla_coverage"))))
+    config.stash[_coverage_lines] = lines
+
+
+def _coverage_of(config: pytest.Config) -> "Coverage":
+    if _covered not in config.stash:
+        from ottla.testing.coverage import Coverage
+
+        config.stash[_covered] = Coverage()
+    return config.stash[_covered]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Of pytest-xdist: a worker has ended."""
+    audited = node.config.stash.setdefault(_audited, [])
+    output = getattr(node, "workeroutput", {})
+    audited += map(tuple, output.get("ottla_audit", ()))
+    if "ottla_coverage" in output:
+        _coverage_of(node.config).merge(output["ottla_coverage"])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.protocol.records.record import Record
     from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
+    from ottla.testing.audit.findings import AuditFinding
     from ottla.testing.fixtures import broker_fixture
     from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
     from ottla.testing.scripts import KafkaTestCase, broker
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.testing.waits import DeadlineExceeded
 
 __all__ = [
+    "AuditFinding",
     "DeadlineExceeded",
     "Kafka",
     "KafkaAsync",
@@ -34,6 +36,7 @@ __all__ = [
 
 _EXPORTS = {
     "DeadlineExceeded": "ottla.testing.waits",
+    "AuditFinding": "ottla.testing.audit.findings",
     "Kafka": "ottla.testing.handle",
     "KafkaAsync": "ottla.testing.async_handle",
     "KafkaGroup": "ottla.testing.handle",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
 from ottla.testing import conditions
+from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
@@ -48,6 +49,9 @@ class KafkaAsync:
 
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         return self.faults.fault(do=do, **fields)
+
+    async def audit(self) -> list[AuditFinding]:
+        return await self._bed.loop.wait_for_call(self._bed.auditor.findings)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)

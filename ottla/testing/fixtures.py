@@ -11,18 +11,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.testing import isolation
+from ottla.testing.audit.auditor import MODES, leftover, summary
+from ottla.testing.audit.findings import AuditFinding, FindingKind
 from ottla.testing.handle import Kafka
 from ottla.testing.isolation import ISOLATIONS
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
 from ottla.testing.testbed import Testbed
 from ottla.testing.worlds import describe_leak
+
+if TYPE_CHECKING:
+    from ottla.testing.coverage import Coverage
 
 LEAKS: Final = ("warn", "error", "ignore")
 UNUSED_FAULTS: Final = ("error", "warn", "ignore")
@@ -46,6 +51,7 @@ class FixtureOptions:
     leaks: str
     unused_faults: str
     fault_seed: int
+    audit: str = "errors"
     faults: str | Path | None = None
     """A file with rules that hold from the begin of the test."""
     seed: Path | None = None
@@ -53,7 +59,7 @@ class FixtureOptions:
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
-        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS))
+        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS), ("audit", MODES))
         for name, allowed in choices:
             value = getattr(self, name)
             if value not in allowed:
@@ -95,6 +101,7 @@ def session_options(config: pytest.Config) -> FixtureOptions:
         unused_faults=config.getini("ottla_unused_faults"),
         fault_seed=cast("int", config.getoption("ottla_seed")),
         seed=config.rootpath / config.getini("ottla_seed_file") if config.getini("ottla_seed_file") else None,
+        audit=config.getoption("ottla_audit") or config.getini("ottla_audit"),
     )
 
 
@@ -109,6 +116,10 @@ def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions
     return options
 
 
+AuditedTest = tuple[str, str, str]
+"""A test that ended with a finding: its id, the kind and the line of the finding."""
+
+
 class TestbedPool:
     """The testbeds of a session."""
 
@@ -121,6 +132,8 @@ class TestbedPool:
         # The least recently used first.
         self._beds: dict[tuple[object, ...], Testbed] = {}
         self.profiles: dict[str, None] = {}
+        self.audited: list[AuditedTest] = []
+        self.coverage = _coverage(config)
 
     def get(self, options: FixtureOptions) -> Testbed:
         """Raises ConfigError, StartError."""
@@ -136,6 +149,7 @@ class TestbedPool:
 
     def opened(self, options: FixtureOptions) -> Testbed:
         bed = options.testbed()
+        bed.wire.coverage = self.coverage
         bed.start()
         self.profiles[options.profile] = None
         for name in self._env:
@@ -158,13 +172,23 @@ class TestbedPool:
                 os.environ[name] = value
 
 
+def _coverage(config: pytest.Config) -> "Coverage | None":
+    if config.getoption("ottla_coverage") is None:
+        return None
+    # Imported here, with the table of errors: most runs count nothing.
+    from ottla.testing.coverage import Coverage
+
+    return Coverage()
+
+
 class TestRun:
     """One test and its testbed."""
 
     __test__ = False
 
-    def __init__(self, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
+    def __init__(self, pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
         self.bed = bed
+        self._pool = pool
         self.options = options
         self.groups: list[str] = []
         self.has_failed = False
@@ -172,6 +196,7 @@ class TestRun:
         self._numbers = count(1)
         self._mark = ReportMark.now(bed)
         bed.wire.test = node.name
+        bed.call(lambda: bed.auditor.begin(is_on=options.audit != "off"))
 
     def new_name(self, kind: str) -> str:
         """Unique to test, worker and call."""
@@ -195,13 +220,27 @@ class TestRun:
     def end(self) -> None:
         """Empties what the options say, and reports what was left open."""
         bed, options = self.bed, self.options
+        found = bed.call(bed.auditor.findings)
         unused = self._unused_faults()
         left = [] if options.isolation == "fresh" else bed.call(leftovers, bed, self.groups)
         leaks = isolation.end(bed, options)
         bed.wire.test = ""
-        self._report([*map(describe_leak, leaks), *left])
-        if unused:
-            pytest.fail("\n".join(unused), pytrace=False)
+        connections = list(map(describe_leak, leaks))
+        found += [
+            *leftover(FindingKind.L1, connections),
+            *leftover(FindingKind.L2, left),
+            *leftover(FindingKind.L3, unused),
+        ]
+        self._pool.audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
+        self._report([*connections, *left])
+        wrong = [*unused, *self._audited(found)]
+        if wrong:
+            pytest.fail("\n".join(wrong), pytrace=False)
+
+    def _audited(self, found: list[AuditFinding]) -> list[str]:
+        """What the audit fails the test for."""
+        errors = [each for each in found if each.is_error(self.options.audit)]
+        return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
 
     def _unused_faults(self) -> list[str]:
         """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
@@ -210,6 +249,8 @@ class TestRun:
         if faults is None:
             return []
         sentences = [each.text for each in faults.unused() if each.is_error]
+        if self._pool.coverage is not None:
+            self._pool.coverage.note_injected(faults)
         faults.clear()
         if self.options.unused_faults == "error":
             return [] if self.has_failed else sentences
@@ -240,7 +281,7 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     options = marked_options(pool.options, node) if options is None else options
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
     isolation.begin(bed, options)
-    run = TestRun(bed, node, options)
+    run = TestRun(pool, bed, node, options)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
     if options.faults is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing import conditions
+from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.testbed import Testbed
@@ -96,6 +97,11 @@ class Kafka:
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         """One rule, as of `Faults.fault`; as a context it is removed at the end. Raises RuleError."""
         return self.faults.fault(do=do, **fields)
+
+    def audit(self) -> list[AuditFinding]:
+        """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the
+        logs are now (docs/audit.md). Empty where the audit is off."""
+        return self._bed.call(self._bed.auditor.findings)
 
     # Topics and records.
 

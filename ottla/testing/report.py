@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.protocol.errors import ErrorCode
+from ottla.testing.audit.auditor import summary
 from ottla.testing.conditions import STABLE, group_stable, times_text
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import GroupRebalance
@@ -19,6 +20,7 @@ HINTS_MAX: Final = 5
 WIRE_LINES: Final = 40
 LOG_LINES: Final = 20
 GROUP_LINES: Final = 12
+AUDIT_LINES: Final = 16
 NS_PER_MS: Final = 1_000_000
 
 Section = tuple[str, str]
@@ -43,6 +45,7 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
         ("ottla: why it may have failed", list(_hints(bed, mark))[:HINTS_MAX]),
         ("ottla: groups", list(_groups(bed))),
         ("ottla: faults", list(_faults(bed))),
+        ("ottla: audit", _audit(bed)),
         ("ottla: broker log", bed.hosted.log_lines.since(mark.log)[-LOG_LINES:]),
     ]
     taken = sum(len(lines) + 1 for _, lines in sections if lines)
@@ -85,6 +88,11 @@ def _faults(bed: Testbed) -> Iterator[str]:
     faults = bed.hosted.fault_host.faults_if_used
     if faults is not None:
         yield from (fault.explain() for fault in faults.all_since_clear())
+
+
+def _audit(bed: Testbed) -> list[str]:
+    lines = summary(bed.auditor.findings(), bed.auditor.unjudged())
+    return lines if len(lines) <= AUDIT_LINES else [*lines[:AUDIT_LINES], f"{len(lines) - AUDIT_LINES} more lines"]
 
 
 def _rebalance_line(rebalance: GroupRebalance, begin_ms: int) -> str:

@@ -20,6 +20,7 @@ class TestbedOptions(TypedDict, total=False):
     data: the directory to make the data directory in; by default memory where there is room, else the temporary one.
     deadline: of waits, in seconds; 5 by default.
     fault_seed: a number that the chances and jitter of fault rules follow from.
+    audit: off, to record nothing for `audit()`.
     """
 
     brokers: int
@@ -29,6 +30,7 @@ class TestbedOptions(TypedDict, total=False):
     data: str | Path
     deadline: float
     fault_seed: int
+    audit: str
 
 
 class BrokerContext:

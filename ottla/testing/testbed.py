@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.testing.audit.auditor import MODES, Auditor
 from ottla.testing.conditions import Sources, coordinators_loaded
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
@@ -51,10 +52,14 @@ class Testbed:
         data: str | Path = "auto",
         deadline: float = DEADLINE_S,
         fault_seed: int = 0,
+        audit: str = "errors",
     ) -> None:
         """`profile` is of `ottla.testing.profile`, and `settings` go before it. `topics` are created at the start, each
         with this number of partitions. `data`: the directory to make the data directory in, or auto. `deadline`: of
-        waits, in seconds. `fault_seed`: of what fault rules leave to chance. Raises ConfigError."""
+        waits, in seconds. `fault_seed`: of what fault rules leave to chance. `audit`: off records
+        nothing; errors and all do. Raises ConfigError."""
+        if audit not in MODES:
+            raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
         if deadline <= 0:
             raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
         self.deadline_s = deadline
@@ -66,12 +71,14 @@ class Testbed:
         self.hosted = HostedBrokers(merged, brokers, self._attach, fault_host, files)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
-        self.writer = BrokerWriter(self.hosted, self.sources, self.waits)
+        self.auditor = Auditor(self.hosted, self.reader, self.wire)
+        self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self._topics = dict(topics or {})
+        self._is_audited = audit != "off"
         self._data = data
         self._loop: BrokerLoop | None = None
         self._scratch: ScratchDirectory | None = None
@@ -95,6 +102,7 @@ class Testbed:
         await self._make_topics()
         await self._serve_groups()
         await self.world.remember()
+        self.auditor.begin(is_on=self._is_audited)
         self.contents = EMPTY
 
     async def _serve_groups(self) -> None:
@@ -152,6 +160,7 @@ class Testbed:
             if node_id not in self.hosted.parts():
                 await self.hosted.restart(node_id)
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
+        self.auditor.begin(is_on=self.auditor.recorder is not None)
         await self._make_topics()
         self.contents = EMPTY
         return report
@@ -171,6 +180,7 @@ class Testbed:
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Raises SnapshotError, StoreError."""
         report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name
         return report
 
@@ -186,6 +196,10 @@ class Testbed:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
         self.waits.attach(parts)
         self.world.attach(parts)
+        self.auditor.attach(parts)
+        coverage = self.wire.coverage
+        if coverage is not None:
+            parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
 
     def _now_ms(self) -> int:
         return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()

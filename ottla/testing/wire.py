@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
@@ -19,6 +19,9 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.faulty_dispatcher import StandInRoute
+
+if TYPE_CHECKING:
+    from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
 NAMES_SHOWN = 3
@@ -34,6 +37,8 @@ class ConnectionNotes:
     client_id: str | None = None
     groups: dict[str, None] = field(default_factory=dict[str, None])
     apis: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    audited: Any = None
+    """Of the recorder of the audit."""
 
     @property
     def is_of_broker(self) -> bool:
@@ -53,6 +58,8 @@ class WireEvent:
     error: int | None = None
     """None: it has no answer yet."""
     answered_ns: int = 0
+    audit: Any = None
+    """What the recorder of the audit finds its answer by."""
 
 
 class Deliveries:
@@ -90,6 +97,22 @@ def _end_of(records: "bytes | memoryview | list[memoryview] | None") -> int | No
     return end
 
 
+class RequestRecorder(Protocol):
+    """What the audit keeps of a test."""
+
+    def asked(self, event: WireEvent, connection: Any, request: Any) -> None:
+        """Before the request is handled."""
+
+    def answered(self, event: WireEvent, response: Any) -> None:
+        """The client gets this answer, unless its connection breaks."""
+
+    def note_deletion(self, topic: str, index: int, before: int) -> None:
+        """The test deletes the records below an offset."""
+
+    def note_forged(self, producer_id: int) -> None:
+        """The test writes in the name of a producer."""
+
+
 class WireRing:
     """The last EVENTS_KEPT requests of clients, the oldest first."""
 
@@ -103,6 +126,16 @@ class WireRing:
         """Of all requests so far."""
         self.test = ""
         """The test that is running."""
+        self.recorder: RequestRecorder | None = None
+        """What the audit is made from; None without one."""
+        self.coverage: Coverage | None = None
+        """Of the suite; None where nothing is counted."""
+
+    def record(self, recorder: "RequestRecorder | None") -> None:
+        """For the audit, from now on."""
+        self.recorder = recorder
+        for notes in self._notes.values():
+            notes.audited = None
 
     def noting(self, route: Route) -> Route:
         """What stands in place of a route of a broker."""
@@ -130,10 +163,16 @@ class WireRing:
         """Calls the handler of a route, with notes of the request and its answer."""
         event = self._begin(context, request)
         context.route = AnsweringRoute(self, route, event)
+        if self.recorder is not None:
+            self.recorder.asked(event, context.connection, request)
+        if self.coverage is not None and not event.connection.is_of_broker:
+            self.coverage.asked(context, request)
         try:
             response = route.handle(context, request)
         except KafkaError as error:
             _end(event, int(error.code))
+            if self.coverage is not None:
+                self.coverage.failed(event.api, int(error.code))
             raise
         if response is not None:
             self.end(event, response)
@@ -145,6 +184,10 @@ class WireRing:
     def end(self, event: WireEvent, response: Any) -> None:
         """The client gets this answer."""
         _end(event, error_in(response))
+        if self.recorder is not None:
+            self.recorder.answered(event, response)
+        if self.coverage is not None and not event.connection.is_of_broker:
+            self.coverage.answered(event.api, response)
         if event.api == FETCH and not event.connection.is_of_broker:
             self.deliveries.note(response)
 

@@ -21,6 +21,7 @@ from ottla.storage.log import AppendInfo
 from ottla.testing.conditions import Sources, TopicCondition, partition_led_by
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.waits import Waits
+from ottla.testing.wire import WireRing
 
 WITHIN_S: Final = 30.0
 """For leaders and acknowledgements of the handle's own calls."""
@@ -52,8 +53,9 @@ class ProduceOptions(TypedDict, total=False):
 class BrokerWriter:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, hosted: HostedBrokers, sources: Sources, waits: Waits) -> None:
+    def __init__(self, hosted: HostedBrokers, sources: Sources, waits: Waits, wire: WireRing) -> None:
         self._hosted = hosted
+        self._wire = wire
         self._sources = sources
         self._reader = sources.reader
         self._waits = waits
@@ -83,6 +85,8 @@ class BrokerWriter:
         parts, replica = self._leader(name, index)
         if not 0 <= before <= replica.high_watermark:
             raise error_for(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name}-{index} ends at {replica.high_watermark}")
+        if self._wire.recorder is not None:
+            self._wire.recorder.note_deletion(name, index, before)
         replica.log.delete_records_before(before)
         parts.replicas.log_start_rose(replica)
         parts.runtime.end_event()
@@ -150,6 +154,8 @@ class BrokerWriter:
         parts, replica = self._leader(name, index)
         forged: dict[str, Any] = {}
         if as_producer is not None:
+            if self._wire.recorder is not None:
+                self._wire.recorder.note_forged(as_producer[0])
             forged = dict(zip(("producer_id", "producer_epoch", "base_sequence"), as_producer, strict=True))
         batch = memoryview(build_batch(records, codec=codec, **forged))
         answer = PartitionProduceResponse(index=index)

@@ -186,11 +186,13 @@ def test_report_shows_what_clients_did() -> None:
 
     assert [(each.returncode, each.stderr) for each in (quiet, passed)] == [(7, ""), (0, "")]
     assert failed.returncode == 7
-    why, faults = failed.stderr.split("---- ottla: faults ----\n")
+    why, found = failed.stderr.split("---- ottla: faults ----\n")
+    faults, audit = found.split("---- ottla: audit ----\n")
     hint, wire = why.split("---- ottla: wire, last ")
     assert re.search(r"^---- .*\nProduce of rdkafka#\d was answered INVALID_RECORD once\n$", hint)
     assert re.search(r"Produce v\d+ \S+  INVALID_RECORD .*\n.*rdkafka#\d  Produce v\d+ \S.*  ok [\d.]+ ms\n$", wire)
     assert faults == "'fault-1' ({api: Produce, topic: orders} → error) had 1 hit\n"
+    assert audit.startswith("P8 orders-0: 1 records got INVALID_RECORD (explained by fault rule 'fault-1')\n")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def test_report_shows_what_clients_did() -> None:
         (["--profile", "fast"], "'fast' is not one of 'test', 'kafka'"),
         (["--brokers", "0"], "0 is not in the range x>=1"),
         (["--data", "missing"], "Directory 'missing' does not exist"),
-        (["--audit"], "No such option '--audit'"),
+        (["--audit", "some"], "'some' is not one of 'errors', 'all', 'off'"),
     ],
 )
 def test_wrong_option_is_a_sentence_and_nothing_starts(options: list[str], sentence: str, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ def shared_bed() -> Iterator[Testbed]:
 def bed(shared_bed: Testbed) -> Iterator[Testbed]:
     """Empty at the begin and at the end."""
     yield shared_bed
+    found = shared_bed.call(shared_bed.auditor.findings)
     shared_bed.run(shared_bed.reset())
+    assert [each.lines() for each in found if each.is_error("errors")] == []
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import click
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "allow_interspersed_args": False}
 PROFILES = ("test", "kafka")
 UNUSED_FAULTS = ("error", "warn", "ignore")
+AUDITS = ("errors", "all", "off")
 
 
 def _pairs(what: str, values: Sequence[str], *, separator: str, default: str | None = None) -> dict[str, str]:
@@ -67,6 +68,8 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
               help="Such a rule in one line: api=Produce,topic=orders,drop=response; repeatable.")  # fmt: skip
 @click.option("--unused-faults", type=click.Choice(UNUSED_FAULTS), default="error", show_default=True,
               help="For rules that never acted while the command succeeded: error is status 3.")  # fmt: skip
+@click.option("--audit", type=click.Choice(AUDITS), default="errors", show_default=True,
+              help="errors: faults of the broker are status 3; all: those of the command's clients too.")  # fmt: skip
 @click.option("--seed", metavar="N", type=click.IntRange(min=0),
               help="Of what rules leave to chance. Default: drawn; standard error has it after a failure.")  # fmt: skip
 @click.option("--data", metavar="DIR", type=click.Path(exists=True, file_okay=False),
@@ -80,8 +83,9 @@ def run_command(**values: Any) -> None:
     `ottla run -- go test ./...`: the command finds the address in KAFKA_BOOTSTRAP_SERVERS. Its input and output are
     its own; SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it.
 
-    The exit status is the command's, 128 + N where signal N ended it, 3 where it was 0 and a fault rule never acted,
-    126 or 127 where it cannot be executed or does not exist, 1 where the broker cannot start, and 2 for wrong usage.
+    The exit status is the command's, 128 + N where signal N ended it, 3 where it was 0 and a fault rule never acted
+    or the audit found errors, 126 or 127 where it cannot be executed or does not exist, 1 where the broker cannot
+    start, and 2 for wrong usage.
     """
     # Imported here: the list of all commands needs none of the testing kit, and wrong usage no broker.
     from ottla.cli.operations.run import RunOptions, status_of

@@ -12,13 +12,14 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.runtime import StartError
 from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
 from ottla.protocol.errors import KafkaError
+from ottla.testing.audit.auditor import summary
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.testbed import Testbed
 
 START_FAILED_STATUS: Final = 1
 WRONG_USAGE_STATUS: Final = 2
-UNUSED_FAULTS_STATUS: Final = 3
+JUDGED_STATUS: Final = 3
 SEED_MAX: Final = 1 << 32
 BOOTSTRAP: Final = "{bootstrap}"
 # A command of Ottla within the command finds the brokers too, and not those that the caller works with.
@@ -44,6 +45,8 @@ class RunOptions(NamedTuple):
     seed: int | None = None
     data: str | None = None
     has_report: bool = False
+    audit: str = "errors"
+    """`errors`, `all` or `off`."""
 
 
 def status_of(options: RunOptions) -> int:
@@ -58,7 +61,8 @@ def status_of(options: RunOptions) -> int:
 
 
 def run(options: RunOptions) -> int:
-    """The exit status of the command, or 3 where it was 0 and a fault rule never acted. Raises ConfigError for what is
+    """The exit status of the command, or 3 where it was 0 and a fault rule never acted, or the audit found
+    errors. Raises ConfigError for what is
     wrong with the options, StartError, and CommandError."""
     seed = random.randrange(SEED_MAX) if options.seed is None else options.seed
     replicas: Mapping[str, object] = cluster_settings(options.brokers) if options.profile == "test" else {}
@@ -68,6 +72,7 @@ def run(options: RunOptions) -> int:
         profile=options.profile,
         data=options.data or "auto",
         fault_seed=seed,
+        audit=options.audit,
     )
     _add_rules(bed, options)
     with BlockedSignals() as signals:
@@ -143,14 +148,18 @@ def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, see
     """Says what there is to say when the command has ended; gives the exit status."""
     faults = bed.hosted.fault_host.faults_if_used
     unused = [] if faults is None else [each.text for each in faults.unused() if each.is_error]
+    found = [each for each in bed.call(bed.auditor.findings) if each.explained_by is None]
     is_error = status == 0 and bool(unused) and options.unused_faults == "error"
-    final = UNUSED_FAULTS_STATUS if is_error else status
+    is_audited = status == 0 and any(each.is_error(options.audit) for each in found)
+    final = JUDGED_STATUS if is_error or is_audited else status
     lines: list[str] = []
     if final and options.has_report:
         for title, text in bed.call(failure_sections, bed, mark):
             lines += [f"---- {title} ----", text]
     if is_error or options.unused_faults == "warn":
         lines += [f"ottla: {sentence}" for sentence in unused]
+    if found:
+        lines += ["ottla: audit", *summary(found, bed.call(bed.auditor.unjudged))]
     if final and faults is not None and options.seed is None:
         lines.append(f"ottla: fault rules, --seed {seed}")
     if lines:

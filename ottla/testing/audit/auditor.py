@@ -1,0 +1,266 @@
+"""The audit of a testbed: what is recorded from the begin of a test on, and judged when somebody asks.
+
+Without it routes note what they note anyway, and no more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.assembly import Parts
+from ottla.broker.server.close_reasons import CloseReason
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
+from ottla.cluster.updates import ImageUpdate
+from ottla.coordinator.facts import Fact
+from ottla.protocol.errors import ErrorCode
+from ottla.testing.audit.final_logs import final_log
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.history import AuditedPartition, AuditHistory
+from ottla.testing.audit.judge import judge
+from ottla.testing.audit.recorder import Recorder
+from ottla.testing.wire import WireRing
+
+if TYPE_CHECKING:
+    from ottla.testing.faults.faults import Fault
+    from ottla.testing.hosting import HostedBrokers
+    from ottla.testing.reading import BrokerReader
+
+MODES: Final = ("errors", "all", "off")
+# A producer that gets one of these does not send the batch again.
+FINAL_ERRORS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+
+_OF_PRODUCE: Final = ("Produce", "InitProducerId")
+_OF_FETCH: Final = ("Fetch", "ListOffsets")
+_OF_COMMIT: Final = ("OffsetCommit", "OffsetFetch")
+_OF_MEMBERS: Final = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
+_APIS: Final[Mapping[FindingKind, tuple[str, ...]]] = {
+    FindingKind.B1: _OF_PRODUCE,
+    FindingKind.B2: _OF_PRODUCE,
+    FindingKind.B3: _OF_PRODUCE,
+    FindingKind.B4: _OF_FETCH,
+    FindingKind.B5: _OF_FETCH,
+    FindingKind.B6: _OF_FETCH,
+    FindingKind.B7: (*_OF_COMMIT, *_OF_MEMBERS),
+    FindingKind.B9: ("Fetch",),
+    FindingKind.P1: _OF_PRODUCE,
+    FindingKind.P2: (*_OF_FETCH, *_OF_COMMIT),
+    FindingKind.P3: (*_OF_FETCH, *_OF_COMMIT),
+    FindingKind.P4: (*_OF_FETCH, *_OF_COMMIT, *_OF_MEMBERS),
+    FindingKind.P5: _OF_FETCH,
+    FindingKind.P6: ("EndTxn", "AddPartitionsToTxn", "WriteTxnMarkers"),
+    FindingKind.P7: _OF_MEMBERS,
+    FindingKind.P8: _OF_PRODUCE,
+    FindingKind.P9: ("JoinGroup", "SyncGroup", "Metadata"),
+}
+
+
+class Auditor:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, hosted: "HostedBrokers", reader: "BrokerReader", wire: WireRing) -> None:
+        self._hosted = hosted
+        self._reader = reader
+        self._wire = wire
+        self._began_wall_ms = 0
+        self._expired_bytes_before = 0
+        self.recorder: Recorder | None = None
+        """None while nothing is recorded."""
+
+    def begin(self, *, is_on: bool = True) -> None:
+        """What came before is forgotten."""
+        self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
+        self._wire.record(self.recorder)
+        self._began_wall_ms = self._wall_ms()
+        self._expired_bytes_before = self._expired_bytes()
+
+    def _ends(self) -> dict[tuple[str, int], int]:
+        """The log end offsets that there are now."""
+        topics = [topic for name, topic in self._reader.image.topics.items() if name not in INTERNAL_TOPICS]
+        places = [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+        leaders = ((place, self._reader.leader(*place)) for place in places)
+        return {place: leader.log.log_end_offset for place, leader in leaders if leader is not None}
+
+    def attach(self, parts: Parts) -> None:
+        """To a broker that has started."""
+        parts.metadata.watchers.append(self._topics_changed)
+        parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self._observe))
+        server = parts.server
+        server.closing = partial(self._closing, server.closing)  # type: ignore[method-assign]
+        server.lost = partial(self._lost, server.lost)  # type: ignore[method-assign]
+
+    def findings(self) -> list[AuditFinding]:
+        """All there are by now, with the rules that explain them; none while nothing is recorded."""
+        if self.recorder is None:
+            return []
+        faults = self._hosted.fault_host.faults_if_used
+        rules = [] if faults is None else faults.all_since_clear()
+        return [explained(each, rules) for each in judge(self.history(self.recorder))]
+
+    def unjudged(self) -> str | None:
+        """What the findings do not cover, in a sentence; None: nothing was left out."""
+        recorder = self.recorder
+        if recorder is None:
+            return None
+        sentences: list[str] = []
+        if recorder.batches.overflow:
+            kept = len(recorder.batches)
+            sentences.append(f"{recorder.batches.overflow} batches after the first {kept} were not kept")
+        if recorder.fetches.overflow or recorder.commits.overflow:
+            sentences.append("too much was fetched or committed to keep it: commits are not judged")
+        shared = sorted({client_id for client_id, _ in recorder.commits.shared})
+        if shared:
+            sentences.append(f"several members have the client id {', '.join(shared)}: their commits are not judged")
+        return "; ".join(sentences) or None
+
+    def history(self, recorder: Recorder) -> AuditHistory:
+        recorder.note_answers()
+        recorder.confirm_open()
+        image = self._reader.image
+        fetches, commits = recorder.fetches, recorder.commits
+        # Of what is not kept whole nothing is judged: what is missing may be among the rest.
+        are_whole = not fetches.overflow and not commits.overflow
+        return AuditHistory(
+            partitions=self._partitions(recorder),
+            connections=recorder.connections,
+            batches=list(recorder.batches),
+            deliveries=[] if fetches.overflow else fetches.deliveries,
+            gaps=fetches.gaps,
+            fallen=fetches.fallen,
+            commits=commits.commits if are_whole else [],
+            attempts=commits.attempts,
+            offsets=self._offsets(recorder),
+            forgotten=commits.forgotten,
+            ends=fetches.ends,
+            members=commits.members if are_whole else {},
+            shared=commits.shared,
+            transactional=commits.transactional,
+            removed=commits.removed,
+            assigned=commits.assigned,
+            partition_counts={name: len(topic.partitions) for name, topic in image.topics.items()},
+            forged=recorder.forged,
+            overflow=recorder.batches.overflow,
+            begin_ns=recorder.begin_ns,
+            error_name=error_name,
+            is_final=FINAL_ERRORS.__contains__,
+        )
+
+    def _partitions(self, recorder: Recorder) -> list[AuditedPartition]:
+        current = {number: place for place, number in recorder.partitions.current().items()}
+        wall_ms = self._wall_ms()
+        all_parts = list(self._hosted.parts().values())
+        seen: list[AuditedPartition] = []
+        for number, partition in enumerate(recorder.partitions.seen):
+            leader = self._reader.leader(*current[number]) if number in current else None
+            if leader is None:
+                seen.append(partition)
+                continue
+            deleted = recorder.deleted_before.get(current[number], 0)
+            begin = partition.begin_offset
+            log = final_log(
+                leader,
+                all_parts,
+                begin,
+                deleted_before=deleted,
+                now_wall_ms=wall_ms,
+                has_expired=self._expired_bytes() != self._expired_bytes_before,
+            )
+            judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
+            seen.append(replace(partition, log=log, judges_sequences=judges))
+        return seen
+
+    def _offsets(self, recorder: Recorder) -> dict[tuple[str, int], int] | None:
+        if self._reader.coordinators_missing():
+            return None
+        numbers = recorder.partitions.current()
+        return {
+            (group, numbers[place]): offset
+            for group in {commit.group for commit in recorder.commits.commits}
+            for place, offset in self._reader.group(group).offsets.items()
+            if place in numbers
+        }
+
+    def _expired_bytes(self) -> int:
+        return sum(parts.log_manager.retention_deleted_bytes for parts in self._hosted.parts().values())
+
+    def _wall_ms(self) -> int:
+        return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)
+
+    # What brokers report.
+
+    def _topics_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
+        recorder = self.recorder
+        if recorder is None:
+            return
+        now = update.image
+        gone = [
+            name
+            for name in update.topics
+            if (old := before.topic(name)) is not None
+            and ((new := now.topic(name)) is None or new.topic_id != old.topic_id)
+        ]
+        if gone:
+            recorder.partitions.deleted(gone)
+
+    def _observe(self, fact: Fact, now_ms: int) -> None:
+        if self.recorder is not None:
+            self.recorder.commits.observe(fact, now_ms)
+
+    def _closing(self, closing: Callable[..., None], connection: Any, reason: CloseReason, why: str | None) -> None:
+        if self.recorder is not None:
+            self.recorder.ended(connection, reason)
+        closing(connection, reason, why)
+
+    def _lost(self, lost: Callable[..., None], connection: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.ended(connection, CloseReason.LOST)
+        lost(connection)
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def summary(findings: Iterable[AuditFinding], unjudged: str | None = None) -> list[str]:
+    """Lines for people."""
+    lines = [line for finding in findings for line in finding.lines()]
+    return lines if unjudged is None else [*lines, unjudged]
+
+
+def leftover(kind: FindingKind, sentences: Iterable[str]) -> list[AuditFinding]:
+    """Findings of what a test has left behind."""
+    return [AuditFinding(kind, sentence) for sentence in sentences]
+
+
+def explained(finding: AuditFinding, faults: "Iterable[Fault]") -> AuditFinding:
+    """The finding with the first such rule, or as it was."""
+    apis = _APIS.get(finding.kind, ())
+    places = finding.where.split()
+    for fault in faults:
+        for hit in fault.hit_log:
+            is_about_it = not hit.units or any(unit in places for unit in hit.units)
+            if hit.api in apis and (is_about_it or (finding.client_id and hit.client_id == finding.client_id)):
+                return finding.explained(f"fault rule {fault.id!r}")
+    return finding

@@ -1,0 +1,143 @@
+"""What groups committed, and what is known of their members: from OffsetCommit and from the facts of coordinators."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from ottla.coordinator.facts import (
+    Cause,
+    Fact,
+    GenerationCompleted,
+    GenerationStarted,
+    MemberAssigned,
+    MemberJoined,
+    MemberRemoved,
+    OffsetsRemoved,
+)
+from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment
+from ottla.protocol.primitives import DecodeError
+from ottla.testing.audit.history import Assigned, Client, Commit, Removed
+from ottla.testing.audit.ledger import AuditedConnection
+from ottla.testing.wire import WireEvent
+
+KEPT_MAX = 100_000
+"""Of commits, and of generations."""
+BY_SILENCE = (Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.PENDING_SYNC_EXPIRED)
+NO_GENERATION = -1
+
+
+class CommitNotes:
+    def __init__(self, number_of: Callable[[str | bytes, int], int], count: Callable[[], int]) -> None:
+        """`number_of` a partition, -1 for one that is not audited; `count`: how many requests came so far."""
+        self._number_of = number_of
+        self._count = count
+        self.commits: list[Commit] = []
+        self.overflow = 0
+        """How many commits came after the last one that is kept."""
+        self.attempts: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        self.forgotten: dict[str, int] = {}
+        self.members: dict[str, dict[str, Client]] = defaultdict(dict)
+        self.shared: set[Client] = set()
+        self.transactional: set[str] = set()
+        self.removed: list[Removed] = []
+        self.assigned: list[Assigned] = []
+        self._generations: dict[str, GenerationStarted] = {}
+        self._given: dict[str, dict[str, dict[str, tuple[int, ...]]]] = defaultdict(dict)
+
+    # Requests.
+
+    def asked(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        del audited
+        started = self._generations.get(request.group_id)
+        event.audit = (request, NO_GENERATION if started is None else started.generation, self._count())
+        if len(self.commits) >= KEPT_MAX:
+            self.overflow += 1
+            event.audit = None
+            return
+        for topic in request.topics:
+            for each in topic.partitions:
+                place = request.group_id, self._number_of(topic.name, each.partition_index)
+                self.attempts[place].append((self._count(), each.committed_offset))
+        if request.generation_id_or_member_epoch == NO_GENERATION:
+            # A tool has set them: what comes after is below or beyond as it likes.
+            self.forgotten[request.group_id] = self._count()
+
+    def in_transaction(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        del audited, event
+        self.transactional.add(request.group_id)
+
+    def answered(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
+        request, generation_then, number = event.audit
+        refused = {
+            (topic.name, each.partition_index)
+            for topic in response.topics
+            for each in topic.partitions
+            if each.error_code
+        }
+        for topic in request.topics:
+            for each in topic.partitions:
+                partition = self._number_of(topic.name, each.partition_index)
+                if partition < 0 or (topic.name, each.partition_index) in refused:
+                    continue
+                self.commits.append(
+                    Commit(
+                        number,
+                        event.at_ns,
+                        audited.number,
+                        request.group_id,
+                        request.member_id,
+                        partition,
+                        each.committed_offset,
+                        request.generation_id_or_member_epoch,
+                        generation_then,
+                        audited.last,
+                    )
+                )
+
+    # Facts.
+
+    def observe(self, fact: Fact, now_ms: int) -> None:
+        """For the observers of a group coordinator."""
+        del now_ms
+        match fact:
+            case MemberJoined():
+                client = fact.client_id, fact.client_host.removeprefix("/")
+                if any(client in members.values() for group, members in self.members.items() if group != fact.group_id):
+                    self.shared.add(client)
+                self.members[fact.group_id][fact.member_id] = client
+            case GenerationStarted():
+                self._start(fact)
+            case MemberAssigned():
+                self._assign(fact)
+            case GenerationCompleted():
+                self._complete(fact)
+            case MemberRemoved() if fact.cause in BY_SILENCE and len(self.removed) < KEPT_MAX:
+                client = fact.client_id, fact.client_host.removeprefix("/")
+                self.removed.append(Removed(fact.group_id, fact.member_id, client, str(fact.cause)))
+            case OffsetsRemoved():
+                self.forgotten[fact.group_id] = self._count()
+            case _:
+                pass
+
+    def _start(self, fact: GenerationStarted) -> None:
+        self._generations[fact.group_id] = fact
+        members = self.members[fact.group_id]
+        clients = [members[member_id] for member_id in fact.member_ids if member_id in members]
+        self.shared |= {client for client in clients if clients.count(client) > 1}
+        self._given.pop(fact.group_id, None)
+
+    def _assign(self, fact: MemberAssigned) -> None:
+        if fact.protocol_type != PROTOCOL_TYPE:
+            return
+        try:
+            assigned = parse_assignment(fact.assignment).assigned_partitions
+        except DecodeError:
+            return
+        topics = {each.topic: tuple(each.partitions) for each in assigned}
+        self._given[fact.group_id][fact.member_id] = topics
+
+    def _complete(self, fact: GenerationCompleted) -> None:
+        started = self._generations.get(fact.group_id)
+        given = self._given.pop(fact.group_id, None)
+        if given and started is not None and started.generation == fact.generation and len(self.assigned) < KEPT_MAX:
+            self.assigned.append(Assigned(fact.group_id, fact.generation, started.protocol_name, given))

@@ -1,0 +1,130 @@
+"""What the recorder keeps: connections, incarnations of partitions, and the batches that clients sent, in 80 bytes
+each: the header as it came, from its leader epoch on, and what it was answered. They are taken apart when they are
+judged.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from struct import Struct
+from typing import Any, Final
+
+from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.testing.audit.history import NO_ANSWER, UNKNOWN_OFFSET, AuditedPartition, SeenConnection, SentBatch
+from ottla.testing.wire import WireEvent
+
+NOT_AUDITED: Final = -1
+BATCHES_MAX: Final = 200_000
+HEADER_FROM: Final = 12
+"""Base offset and length come before: the first is the client's, the second counts nothing here."""
+# Of the header CRC, last offset delta, greatest timestamp, producer id, epoch and first sequence; then what is added.
+_ROW = Struct(">5xI2xi8xqqhi4xIIbqIqh")
+_pack_own = Struct(">IIbqIqh").pack
+_ANSWER = Struct(">Iqh")
+ROW_BYTES: Final = _ROW.size
+_ROWS_END: Final = BATCHES_MAX * ROW_BYTES
+_PARTITION = Struct(">I")
+_OWN_AT: Final = BATCH_HEADER_SIZE - HEADER_FROM
+_ANSWER_AT: Final = ROW_BYTES - _ANSWER.size
+
+
+Place = tuple[str | bytes, int]
+"""A topic by its name, or by its id in versions that have ids, and a partition."""
+
+
+class AuditedConnection:
+    __slots__ = ("answerers", "askers", "connection", "event_ns", "last", "number", "seen")
+
+    def __init__(self, number: int, connection: Any, seen: SeenConnection, askers: "Notes", answerers: "Notes") -> None:
+        self.number = number
+        self.connection = connection
+        self.seen = seen
+        self.askers = askers
+        self.answerers = answerers
+        self.event_ns = 0
+        self.last = 0
+        """The number of the last answer that was noted."""
+
+
+Notes = Mapping[str, Callable[[AuditedConnection, WireEvent, Any], object]]
+"""What notes the requests or answers of an API."""
+
+
+class Partitions:
+    """Incarnations of partitions, by where requests say they are. Internal topics have none."""
+
+    def __init__(self, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]) -> None:
+        self.seen: list[AuditedPartition] = []
+        self._begin_offsets = begin_offsets
+        self._image = image
+        self._numbers: dict[Place, int] = {}
+        self._current: dict[tuple[str, int], int] = {}
+
+    def number(self, topic: str | bytes, index: int) -> int:
+        """NOT_AUDITED for internal topics and those that do not exist."""
+        place = topic, index
+        try:
+            return self._numbers[place]
+        except KeyError:
+            return self._new(place)
+
+    def _new(self, place: Place) -> int:
+        topic, index = place
+        name = self._image().name_of(topic) if isinstance(topic, bytes) else topic
+        if not name or self._image().topic(name) is None:
+            return NOT_AUDITED
+        if name in INTERNAL_TOPICS:
+            number = NOT_AUDITED
+        else:
+            number = self._current.get((name, index), len(self.seen))
+            if number == len(self.seen):
+                self.seen.append(AuditedPartition(name, index, self._begin_offsets.get((name, index), 0)))
+                self._current[name, index] = number
+        self._numbers[place] = number
+        return number
+
+    def current(self) -> Mapping[tuple[str, int], int]:
+        """Of those that were not deleted."""
+        return self._current
+
+    def deleted(self, names: Iterable[str]) -> None:
+        gone = set(names)
+        if any(name in gone for name, _ in self._current):
+            self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
+            self._numbers.clear()
+            self._begin_offsets = dict[tuple[str, int], int]()
+
+
+class SentBatches:
+    def __init__(self) -> None:
+        self._rows = bytearray()
+        self.overflow = 0
+        """How many came after the last one that is kept."""
+
+    @property
+    def end(self) -> int:
+        """The position of the next row."""
+        return len(self._rows)
+
+    def add(self, records: Any, partition: int, connection: int, acks: int, at_ns: int) -> bool:
+        """`records`: the batch as it was received, at least its header. False: there are too many."""
+        rows = self._rows
+        if len(rows) >= _ROWS_END:
+            self.overflow += 1
+            return False
+        rows += records[HEADER_FROM:BATCH_HEADER_SIZE]
+        rows += _pack_own(partition, connection, acks, at_ns, 0, UNKNOWN_OFFSET, NO_ANSWER)
+        return True
+
+    def answer(self, position: int, answered: int, offset: int, error: int) -> None:
+        _ANSWER.pack_into(self._rows, position + _ANSWER_AT, answered, offset, error)
+
+    def partition_at(self, position: int) -> int:
+        """Of the batch in a row."""
+        partition: int = _PARTITION.unpack_from(self._rows, position + _OWN_AT)[0]
+        return partition
+
+    def __len__(self) -> int:
+        return len(self._rows) // ROW_BYTES
+
+    def __iter__(self) -> Iterator[SentBatch]:
+        return map(SentBatch._make, _ROW.iter_unpack(self._rows))

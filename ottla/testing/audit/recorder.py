@@ -1,0 +1,173 @@
+"""What the audit keeps of requests and answers, as they pass the routes, and of the facts of groups.
+
+An answer counts as given when the transport was still open at a later read event of its connection, with nothing parked
+before it, or when the client has closed the connection in order. Answers to Produce are looked at when the event is
+over that wrote their batches: a write that fails changes them. What fault rules drop, or end the connection for, never
+passes here as an answer.
+"""
+
+from collections.abc import Callable, Mapping
+from time import monotonic_ns
+from typing import Any, Final
+
+from ottla.broker.server.close_reasons import CloseReason
+from ottla.cluster.image import MetadataImage
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.testing.audit.committing import CommitNotes
+from ottla.testing.audit.fetching import FetchNotes
+from ottla.testing.audit.history import SeenConnection
+from ottla.testing.audit.ledger import ROW_BYTES, AuditedConnection, Notes, Partitions, SentBatches
+from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
+
+ALL: Final = -1
+NOTHING: Final[Notes] = {}
+ALL_RECORDS: Final = 1 << 62
+
+
+class Recorder:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(
+        self, wire: WireRing, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]
+    ) -> None:
+        """`image`: what exists now. `begin_offsets`: where the logs that exist already end."""
+        self.begin_ns = monotonic_ns()
+        self._wire = wire
+        self.partitions = Partitions(image, begin_offsets)
+        self.batches = SentBatches()
+        self.connections: list[SeenConnection] = []
+        self.fetches = FetchNotes(self.partitions.number, self._count)
+        self.commits = CommitNotes(self.partitions.number, self._count)
+        self.deleted_before: dict[tuple[str, int], int] = {}
+        self.forged: set[int] = set()
+        self._audited: dict[int, AuditedConnection] = {}
+        # Answers to Produce whose batches are being written, and the number of the last request before each.
+        self._answers: list[tuple[int, int, int, Any]] = []
+        self._answers_ns = 0
+        self._askers: Notes = {
+            "Produce": self._produced,
+            "Fetch": self.fetches.asked,
+            "ListOffsets": self.fetches.asked_ends,
+            "DeleteRecords": self._deleting,
+            "OffsetCommit": self.commits.asked,
+            "TxnOffsetCommit": self.commits.in_transaction,
+        }
+        self._answerers: Notes = {
+            "Produce": self._answered_produce,
+            "Fetch": self.fetches.answered,
+            "ListOffsets": self.fetches.answered_ends,
+            "OffsetCommit": self.commits.answered,
+        }
+
+    def _count(self) -> int:
+        """Of requests so far."""
+        return self._wire.count
+
+    # What passes the routes.
+
+    def asked(self, event: WireEvent, connection: Any, request: Any) -> None:
+        audited: AuditedConnection | None = event.connection.audited
+        if audited is None:
+            audited = self._new_connection(event.connection, connection)
+        if connection.last_event_ns != audited.event_ns:
+            self._begin_event(audited, connection)
+        asker = audited.askers.get(event.api)
+        if asker is not None:
+            asker(audited, event, request)
+
+    def answered(self, event: WireEvent, response: Any) -> None:
+        audited: AuditedConnection | None = event.connection.audited
+        if audited is None or event.audit is None or event.at_ns < self.begin_ns:
+            return
+        answerer = audited.answerers.get(event.api)
+        if answerer is not None:
+            audited.last = self._wire.count
+            answerer(audited, event, response)
+
+    def _begin_event(self, audited: AuditedConnection, connection: Any) -> None:
+        """Of a read event of a connection, its first request: what was answered before has left, if nothing is parked
+        in front of it."""
+        audited.event_ns = now_ns = connection.last_event_ns
+        if self._answers and now_ns != self._answers_ns:
+            self.note_answers()
+        if audited.seen.confirmed != audited.last and not connection.parked:
+            audited.seen.confirmed = audited.last
+
+    def _new_connection(self, notes: ConnectionNotes, connection: Any) -> AuditedConnection:
+        seen = SeenConnection(notes.name, (notes.client_id or "", connection.peer_host))
+        askers, answerers = (NOTHING, NOTHING) if notes.is_of_broker else (self._askers, self._answerers)
+        audited = notes.audited = AuditedConnection(len(self.connections), connection, seen, askers, answerers)
+        self.connections.append(seen)
+        self._audited[id(connection)] = audited
+        return audited
+
+    def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        batches = self.batches
+        begin, is_whole = batches.end, True
+        connection, acks, at_ns = audited.number, request.acks, event.at_ns
+        for topic in request.topic_data:
+            name = topic.name or topic.topic_id
+            for data in topic.partition_data:
+                records = data.records
+                number = self.partitions.number(name, data.index)
+                is_batch = number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE
+                if not is_batch or not batches.add(records, number, connection, acks, at_ns):
+                    # Its answer is not looked at: what it sent is in doubt.
+                    is_whole = False
+        event.audit = (begin, batches.end) if is_whole else None
+
+    def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
+        begin, end = event.audit
+        self._answers.append((begin, end, audited.last, response))
+        self._answers_ns = audited.event_ns
+
+    def note_answers(self) -> None:
+        """Answers whose batches have been written, or not, by now."""
+        answers, self._answers = self._answers, []
+        answer = self.batches.answer
+        for position, end, number, response in answers:
+            if end - position != ROW_BYTES and not self._are_in_order(position, end, response):
+                continue
+            for topic in response.responses:
+                for each in topic.partition_responses:
+                    answer(position, number, each.base_offset, each.error_code)
+                    position += ROW_BYTES
+
+    def _are_in_order(self, position: int, end: int, response: Any) -> bool:
+        """Whether there is an answer to each batch, in their order: a partition that is named twice gets one."""
+        seen = self.partitions.seen
+        indexes = [each.index for topic in response.responses for each in topic.partition_responses]
+        return indexes == [seen[self.batches.partition_at(row)].index for row in range(position, end, ROW_BYTES)]
+
+    def _deleting(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        del audited, event
+        for topic in request.topics:
+            for each in topic.partitions:
+                self.note_deletion(topic.name, each.partition_index, each.offset)
+
+    def note_deletion(self, topic: str, index: int, before: int) -> None:
+        """Somebody wants the records below an offset deleted; -1 for all."""
+        place = topic, index
+        end = ALL_RECORDS if before == ALL else before
+        self.deleted_before[place] = max(self.deleted_before.get(place, 0), end)
+
+    def note_forged(self, producer_id: int) -> None:
+        """The test writes in the name of a producer, whose sequences mean nothing then."""
+        self.forged.add(producer_id)
+
+    def ended(self, connection: Any, reason: CloseReason) -> None:
+        """A connection is closed; with its client in order, all answers that have left have been given."""
+        audited = self._audited.pop(id(connection), None)
+        if audited is not None and reason is CloseReason.CLIENT and has_sent_all(connection):
+            audited.seen.confirmed = audited.last
+
+    def confirm_open(self) -> None:
+        """What was given to transports that are open now, and that nothing waits in, has been given."""
+        for audited in self._audited.values():
+            if not audited.connection.is_closed and has_sent_all(audited.connection):
+                audited.seen.confirmed = audited.last
+
+
+def has_sent_all(connection: Any) -> bool:
+    transport = connection.transport
+    return transport is not None and not connection.parked and not transport.get_write_buffer_size()

@@ -1,0 +1,1 @@
+"""The audit of the testing kit: judges, recorder, plugin."""

@@ -1,0 +1,112 @@
+"""What the recorder keeps of requests whose answers come in another shape than most."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.testing.audit import committing
+from ottla.testing.audit.history import NO_ANSWER, SentBatch
+from ottla.testing.audit.ledger import BATCHES_MAX, SentBatches
+from ottla.testing.audit.recorder import Recorder
+from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
+from tests.audit.workload import records
+
+
+def connection(**fields: Any) -> Any:
+    transport = SimpleNamespace(get_write_buffer_size=lambda: 0)
+    given = {"last_event_ns": 1, "parked": (), "peer_host": "here", "is_closed": False, "transport": transport}
+    return SimpleNamespace(**(given | fields))
+
+
+def recorder() -> Recorder:
+    topic = SimpleNamespace(partitions=[1, 1])
+    image: Any = SimpleNamespace(topic={"t": topic}.get, name_of=lambda _: "")
+    return Recorder(WireRing(), lambda: image, {})
+
+
+def request(*indexes: int) -> Any:
+    parts = [SimpleNamespace(index=index, records=memoryview(records([b"%d" % index]))) for index in indexes]
+    return SimpleNamespace(acks=-1, topic_data=[SimpleNamespace(name="t", topic_id=b"", partition_data=parts)])
+
+
+def response(*answers: tuple[int, int, int]) -> Any:
+    """Of each partition its index, offset and error."""
+    parts = [SimpleNamespace(index=index, base_offset=offset, error_code=error) for index, offset, error in answers]
+    return SimpleNamespace(responses=[SimpleNamespace(partition_responses=parts)])
+
+
+def exchange(made: Recorder, asked: Any, answered: Any, client: Any = None) -> list[SentBatch]:
+    event = WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "Produce", 9, "")
+    made.asked(event, connection() if client is None else client, asked)
+    made.answered(event, answered)
+    made.note_answers()
+    return list(made.batches)
+
+
+def test_answers_belong_to_their_batches() -> None:
+    found = exchange(recorder(), request(0, 1), response((0, 5, 0), (1, -1, 3)))
+
+    assert [(each.offset, each.error) for each in found] == [(5, 0), (-1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (request(0, 1), response((1, 5, 0), (0, 6, 0))),
+        (request(0, 0, 1), response((0, 5, 0), (1, 6, 0))),
+    ],
+    ids=["in another order", "a partition is named twice"],
+)
+def test_answers_that_do_not_fit_leave_doubt(asked: Any, answered: Any) -> None:
+    assert {each.error for each in exchange(recorder(), asked, answered)} == {NO_ANSWER}
+
+
+def test_write_that_fails_after_the_answer_is_seen() -> None:
+    """The answer is changed until the end of the event."""
+    made, answer = recorder(), response((0, 5, 0))
+    event = WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "Produce", 9, "")
+    made.asked(event, connection(), request(0))
+    made.answered(event, answer)
+    answer.responses[0].partition_responses[0].error_code = 56
+    made.note_answers()
+
+    assert [each.error for each in made.batches] == [56]
+
+
+@pytest.mark.parametrize(
+    ("fields", "confirmed"),
+    [({}, True), ({"is_closed": True}, False), ({"parked": (1,)}, False)],
+    ids=["open", "closed", "it waits behind another"],
+)
+def test_open_connection_has_its_answers(fields: dict[str, Any], confirmed: bool) -> None:
+    made = recorder()
+    made._wire.count = 1
+    (batch,) = exchange(made, request(0), response((0, 5, 0)), connection(**fields))
+    made.confirm_open()
+
+    assert made.connections[0].has_got(batch.answered) == confirmed
+
+
+def test_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "KEPT_MAX", 2)
+    made = recorder()
+    part = SimpleNamespace(partition_index=0, committed_offset=1, error_code=0)
+    named = [SimpleNamespace(name="t", partitions=[part])]
+    commit = SimpleNamespace(group_id="g", member_id="m", generation_id_or_member_epoch=1, topics=named)
+    for _ in range(5):
+        event = WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "OffsetCommit", 8, "")
+        made.asked(event, connection(), commit)
+        made.answered(event, SimpleNamespace(topics=named))
+
+    assert (len(made.commits.commits), made.commits.overflow) == (2, 3)
+
+
+def test_batches_are_bounded() -> None:
+    batches, header = SentBatches(), records([b"x"])
+    for _ in range(BATCHES_MAX + 5):
+        batches.add(header, 0, 0, -1, 0)
+
+    assert (len(batches), batches.overflow) == (BATCHES_MAX, 5)
+    assert sys.getsizeof(batches._rows) / len(batches) <= 96
