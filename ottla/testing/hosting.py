@@ -144,6 +144,10 @@ class HostedBrokers:
         return stopped_cleanly and (cluster is None or await cluster.stop())
 
     @property
+    def log(self) -> LazyLog:
+        return self._hosting.log
+
+    @property
     def admin_url(self) -> str:
         """Of the admin listener; empty where there is none."""
         return self._cluster.admin_url if self._cluster is not None else self._broker().admin_url

@@ -11,7 +11,10 @@ from typing import Final, NamedTuple
 from ottla.broker.config.options import ConfigError
 from ottla.broker.runtime import StartError
 from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
+from ottla.protocol.address import Address
 from ottla.protocol.errors import KafkaError
+from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE, Access, new_token
+from ottla.testing.control.listener import ControlListener
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.testbed import Testbed
@@ -20,6 +23,7 @@ START_FAILED_STATUS: Final = 1
 WRONG_USAGE_STATUS: Final = 2
 UNUSED_FAULTS_STATUS: Final = 3
 SEED_MAX: Final = 1 << 32
+CONTROL_ADDRESS: Final = Address("127.0.0.1", 0)
 BOOTSTRAP: Final = "{bootstrap}"
 # A command of Ottla within the command finds the brokers too, and not those that the caller works with.
 ALWAYS_SET: Final[Mapping[str, str]] = {"KAFKA_BOOTSTRAP_SERVERS": BOOTSTRAP, "OTTLA_BOOTSTRAP": BOOTSTRAP}
@@ -79,7 +83,11 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            status = signals.run(options.command, _environment(options, bed.hosted.bootstrap))
+            access = Access(new_token())
+            control = bed.run(_opened_control(bed, access))
+            environment = {**_environment(options, bed.hosted.bootstrap), **_control_variables(control.url, access)}
+            status = signals.run(options.command, environment)
+            bed.run(control.close())
             return _judge(bed, options, mark, status, seed)
         finally:
             _release_requests(bed)
@@ -137,6 +145,18 @@ def _load_seed(bed: Testbed, path: Path | None) -> None:
 def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:
     texts = {**ALWAYS_SET, **options.variables}
     return {**os.environ, **{name: text.replace(BOOTSTRAP, bootstrap) for name, text in texts.items()}}
+
+
+async def _opened_control(bed: Testbed, access: Access) -> ControlListener:
+    """On the loop of the brokers."""
+    control = ControlListener(bed, access)
+    await control.open(CONTROL_ADDRESS)
+    return control
+
+
+def _control_variables(url: str, access: Access) -> dict[str, str]:
+    assert access.token is not None, "it was made for this run"
+    return {URL_VARIABLE: url, TOKEN_VARIABLE: access.token}
 
 
 def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, seed: int) -> int:
