@@ -58,8 +58,9 @@ class Row(NamedTuple):
 
     @property
     def feature(self) -> str:
-        """What it is part of: the first word of its path."""
-        return self.path.split("/")[2] if self.path.count("/") > 1 else ""
+        """What it is part of: the first word of its path; empty for what is about all of them."""
+        words = self.path.split("/")
+        return words[2] if len(words) > 2 and "." not in words[2] else ""
 
 
 class Router:

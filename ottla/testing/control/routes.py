@@ -40,7 +40,7 @@ NOT_SERVED_ROWS: Final = (
 
 
 def _about(service: ControlService, _call: Call) -> About:
-    served = list(dict.fromkeys(each.feature for each in ROWS if each.handler is not None and each.answer))
+    served = list(dict.fromkeys(each.feature for each in ROWS if each.handler is not None and each.feature))
     not_served = [f"{each.method} {each.path}" for each in ROWS if each.handler is None]
     return about(service, served, not_served)
 

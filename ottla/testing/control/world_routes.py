@@ -100,7 +100,7 @@ def _wire(service: ControlService, call: Call) -> WireLines:
     last = call.query["last"]
     if not 1 <= last <= EVENTS_KEPT:
         raise wrong_value("last", f"{last}, expected 1 to {EVENTS_KEPT}")
-    events = service.bed.wire.since(0)[-last:]
+    events = [each for each in service.bed.wire.since(0) if not each.connection.is_of_broker][-last:]
     began_ns = events[0].at_ns if events else 0
     return WireLines([_wire_line(each, began_ns) for each in events])
 
