@@ -8,7 +8,7 @@ from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
 from ottla.protocol.address import Address
-from ottla.testing.control.access import Access
+from ottla.testing.control.access import ControlAccess
 from ottla.testing.control.listener import ControlListener
 from ottla.testing.testbed import Testbed
 
@@ -84,16 +84,16 @@ class Asker:
 
 
 @contextmanager
-def opened_control(bed: Testbed, access: Access | None = None) -> Iterator[ControlListener]:
+def opened_control(bed: Testbed, access: ControlAccess | None = None) -> Iterator[ControlListener]:
     """Of brokers that run, on a free port."""
-    control = bed.run(_opened(bed, access or Access(TOKEN)))
+    control = bed.run(_opened(bed, access or ControlAccess(TOKEN)))
     try:
         yield control
     finally:
         bed.run(control.close())
 
 
-async def _opened(bed: Testbed, access: Access) -> ControlListener:
+async def _opened(bed: Testbed, access: ControlAccess) -> ControlListener:
     control = ControlListener(bed, access)
     await control.open(Address("127.0.0.1", 0))
     return control

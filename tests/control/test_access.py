@@ -7,12 +7,12 @@ import pytest
 from ottla.broker.admin.http import HttpRequest
 from ottla.broker.config.options import ConfigError
 from ottla.testing.control import access
-from ottla.testing.control.access import Access, new_token, parse_control_address, token_of, write_control_file
+from ottla.testing.control.access import ControlAccess, new_token, parse_control_address, token_of, write_control_file
 from ottla.testing.control.problems import Problem
 from tests.control.asking import JSON, TOKEN
 
 
-def refused(given: Access, method: str = "GET", **headers: str) -> str | None:
+def refused(given: ControlAccess, method: str = "GET", **headers: str) -> str | None:
     """The end of the problem's type; None where the request may pass."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
@@ -27,12 +27,12 @@ def refused(given: Access, method: str = "GET", **headers: str) -> str | None:
     ["", "Bearer", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}0", f"Basic {TOKEN}", f"Bearer {TOKEN.upper()}", "Bearer ü"],
 )
 def test_wrong_token_is_refused(given: str) -> None:
-    assert refused(Access(TOKEN), authorization=given) == "401 wrong-token"
+    assert refused(ControlAccess(TOKEN), authorization=given) == "401 wrong-token"
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_token_lets_pass(scheme: str) -> None:
-    assert refused(Access(TOKEN), authorization=f"{scheme} {TOKEN}") is None
+    assert refused(ControlAccess(TOKEN), authorization=f"{scheme} {TOKEN}") is None
 
 
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(access.hmac, "compare_digest", noting)
 
-    assert refused(Access(TOKEN), authorization=f"Bearer {TOKEN}") == "401 wrong-token"
+    assert refused(ControlAccess(TOKEN), authorization=f"Bearer {TOKEN}") == "401 wrong-token"
     assert compared == [(TOKEN.encode(), TOKEN.encode())]
 
 
@@ -53,22 +53,22 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -
     ["localhost", "localhost:9098", "LOCALHOST", "localhost.:1", "127.0.0.1:9098", "[::1]:9098", "10.1.2.3", "kafka:1"],
 )
 def test_own_names_and_addresses_are_hosts(host: str) -> None:
-    assert refused(Access(None, frozenset({"kafka"})), host=host) is None
+    assert refused(ControlAccess(None, frozenset({"kafka"})), host=host) is None
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "evil.example:9098", "localhost.evil.example", "127.0.0.1.evil"])
 def test_foreign_hosts_are_refused(host: str) -> None:
-    assert refused(Access(TOKEN), host=host, authorization=f"Bearer {TOKEN}") == "403 foreign-host"
+    assert refused(ControlAccess(TOKEN), host=host, authorization=f"Bearer {TOKEN}") == "403 foreign-host"
 
 
 def test_unix_socket_needs_no_host_of_its_own() -> None:
-    assert refused(Access(None, is_unix=True), host="whatever") is None
+    assert refused(ControlAccess(None, is_unix=True), host="whatever") is None
 
 
 @pytest.mark.parametrize("origin", ["http://localhost", "null", "https://evil.example", ""])
 @pytest.mark.parametrize("is_unix", [False, True])
 def test_request_with_an_origin_is_refused(origin: str, is_unix: bool) -> None:
-    given = Access(None, is_unix=is_unix)
+    given = ControlAccess(None, is_unix=is_unix)
 
     assert refused(given, origin=origin) == "403 foreign-origin"
 
@@ -79,12 +79,12 @@ def test_request_with_an_origin_is_refused(origin: str, is_unix: bool) -> None:
     ["", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "application/jsonx"],
 )
 def test_what_a_form_can_send_is_refused(method: str, kind: str) -> None:
-    assert refused(Access(None), method, content_type=kind) == "415 not-json"
+    assert refused(ControlAccess(None), method, content_type=kind) == "415 not-json"
 
 
 @pytest.mark.parametrize("kind", [JSON, f"{JSON}; charset=utf-8", "Application/JSON"])
 def test_json_is_taken(kind: str) -> None:
-    assert refused(Access(None), "POST", content_type=kind) is None
+    assert refused(ControlAccess(None), "POST", content_type=kind) is None
 
 
 def test_tokens_have_128_bits_and_differ() -> None:

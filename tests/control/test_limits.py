@@ -1,4 +1,4 @@
-"""What the control address refuses and bounds, while the broker serves its clients (testing kit, scenario TK26)."""
+"""What the control address refuses and bounds, while the broker serves its clients."""
 
 import json
 import re
@@ -16,6 +16,14 @@ from ottla.testing.testbed import Testbed
 from tests.control.asking import TOKEN, Asker
 
 REQUEST = f"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+# How long a test waits for what has to come.
+WAITED_S = 30
+STRANGERS = (
+    ({"Authorization": "Bearer wrong"}, (401, "wrong-token")),
+    ({"Origin": "http://localhost:3000"}, (403, "foreign-origin")),
+    ({"Host": "evil.example"}, (403, "foreign-host")),
+    ({"Content-Type": "application/x-www-form-urlencoded"}, (415, "not-json")),
+)
 
 
 def received(asking: socket.socket) -> tuple[int, bytes]:
@@ -39,21 +47,13 @@ def waiting(bed: Testbed, control: ControlListener) -> int:
 
 
 def wait_until_waiting(bed: Testbed, control: ControlListener, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WAITED_S
     while waiting(bed, control) != count:
         assert time.monotonic() < deadline, f"{waiting(bed, control)} wait, {count} should"
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("headers", "problem"),
-    [
-        ({"Authorization": "Bearer wrong"}, (401, "wrong-token")),
-        ({"Origin": "http://localhost:3000"}, (403, "foreign-origin")),
-        ({"Host": "evil.example"}, (403, "foreign-host")),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, (415, "not-json")),
-    ],
-)
+@pytest.mark.parametrize(("headers", "problem"), STRANGERS)
 def test_request_of_a_stranger_changes_nothing(asker: Asker, headers: dict[str, str], problem: tuple[int, str]) -> None:
     refused = asker.ask("POST", "/v1/topics", {"name": "orders"}, **headers)
 

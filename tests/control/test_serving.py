@@ -1,4 +1,4 @@
-"""`ottla serve --testing`: what it refuses, what it marks, and who has the token (testing kit, scenario TK27)."""
+"""`ottla serve --testing`: what it refuses, what it marks, and who has the token."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_the_control_file_has_address_and_token(serving: TestingServe) -> None:
 
 
 def test_the_token_is_in_no_output_and_no_arguments(serving: TestingServe) -> None:
-    """Seeded bug TT-20 of the testing kit."""
+    """KT-20."""
     token = json.loads(serving.file.read_text())["token"]
     asker = asker_of(serving)
     asker.ask("POST", "/v1/faults", "api=Nothing")

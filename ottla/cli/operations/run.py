@@ -13,7 +13,7 @@ from ottla.broker.runtime import StartError
 from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
 from ottla.protocol.address import Address
 from ottla.protocol.errors import KafkaError
-from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE, Access, new_token
+from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE, ControlAccess, new_token
 from ottla.testing.control.listener import ControlListener
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, failure_sections
@@ -83,7 +83,7 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            access = Access(new_token())
+            access = ControlAccess(new_token())
             control = bed.run(_opened_control(bed, access))
             environment = {**_environment(options, bed.hosted.bootstrap), **_control_variables(control.url, access)}
             status = signals.run(options.command, environment)
@@ -147,14 +147,14 @@ def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:
     return {**os.environ, **{name: text.replace(BOOTSTRAP, bootstrap) for name, text in texts.items()}}
 
 
-async def _opened_control(bed: Testbed, access: Access) -> ControlListener:
+async def _opened_control(bed: Testbed, access: ControlAccess) -> ControlListener:
     """On the loop of the brokers."""
     control = ControlListener(bed, access)
     await control.open(CONTROL_ADDRESS)
     return control
 
 
-def _control_variables(url: str, access: Access) -> dict[str, str]:
+def _control_variables(url: str, access: ControlAccess) -> dict[str, str]:
     assert access.token is not None, "it was made for this run"
     return {URL_VARIABLE: url, TOKEN_VARIABLE: access.token}
 

@@ -196,12 +196,7 @@ async def _until_stopped(
     if options.brokers == 1:
         # Several in one process add their ids themselves.
         log = log.with_fields(broker=options.node_id or 0)
-    for setting in filter(_is_secret, options.settings):
-        name, _, value = setting.partition("=")
-        if not value.strip().startswith("@"):
-            log.warning(
-                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
-            )
+    _warn_of_secrets(options, log)
     loop = asyncio.get_running_loop()
     stop_requested = loop.create_future()
 
@@ -237,6 +232,15 @@ async def _until_stopped(
     await stop_requested
     log.info("stopping")
     return await served.stop()
+
+
+def _warn_of_secrets(options: ServeOptions, log: LazyLog) -> None:
+    for setting in filter(_is_secret, options.settings):
+        name, _, value = setting.partition("=")
+        if not value.strip().startswith("@"):
+            log.warning(
+                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
+            )
 
 
 def _ready_line(served: Served) -> str:

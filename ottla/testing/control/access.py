@@ -30,7 +30,7 @@ JSON: Final = "application/json"
 WITH_BODY: Final = ("POST", "PUT", "PATCH")
 
 
-class Access(NamedTuple):
+class ControlAccess(NamedTuple):
     token: str | None
     """None: every client that reaches the address may, which is for loopback and UNIX sockets."""
     hosts: frozenset[str] = frozenset()

@@ -225,7 +225,7 @@ class GroupList:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupHistory:
+class RebalanceList:
     rebalances: Sequence[GroupRebalance]
 
 
@@ -312,7 +312,7 @@ class ReportSection:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ControlReport:
     test: str
     sections: Sequence[ReportSection]
 

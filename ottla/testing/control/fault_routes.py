@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from ottla.testing.control.documents import FaultDocument, FaultList, ReleaseBody, Released
 from ottla.testing.control.problems import Problem, wrong_value
-from ottla.testing.control.router import Call, QueryField, Row
+from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.rule_text import parse_line
 
@@ -14,15 +14,15 @@ RULES_MAX: Final = 1000
 PYTHON_ONLY: Final = ("when", "call")
 
 
-def _faults(service: ControlService, _call: Call) -> FaultList:
+def _faults(service: ControlService, _call: ControlCall) -> FaultList:
     return FaultList([FaultDocument.of(each) for each in service.faults])
 
 
-def _fault(service: ControlService, call: Call) -> FaultDocument:
+def _fault(service: ControlService, call: ControlCall) -> FaultDocument:
     return FaultDocument.of(service.fault(call.path["id"]), call.query["hits"])
 
 
-def _add(service: ControlService, call: Call) -> FaultList:
+def _add(service: ControlService, call: ControlCall) -> FaultList:
     """One rule, a list of rules, or `{"id": prefix, "rules": [...]}`; all of them, or none where one is wrong. Rules
     without an id get the prefix and a number."""
     prefix, rules = _rules(call.body)
@@ -69,7 +69,7 @@ def _has_code(rule: Mapping[str, Any]) -> bool:
     return any(name in cast("Any", part) for part in parts if isinstance(part, dict) for name in PYTHON_ONLY)
 
 
-def _remove(service: ControlService, call: Call) -> FaultList:
+def _remove(service: ControlService, call: ControlCall) -> FaultList:
     """Gives it as it was; it acts no more, and what it holds goes on."""
     fault = service.fault(call.path["id"])
     fault.remove()
@@ -77,7 +77,7 @@ def _remove(service: ControlService, call: Call) -> FaultList:
     return FaultList([FaultDocument.of(fault)])
 
 
-def _release(service: ControlService, call: Call) -> Released:
+def _release(service: ControlService, call: ControlCall) -> Released:
     body: ReleaseBody = call.body
     fault = service.fault(call.path["id"])
     if body.count is not None and body.count < 1:

@@ -7,7 +7,7 @@ imported when the first client comes, in a thread: most runs of a broker are nev
 import asyncio
 import socket
 import stat
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +21,13 @@ from ottla.broker.runtime import LoopRuntime, Runtime, StartError
 from ottla.broker.server.network import TcpNetwork
 from ottla.protocol.address import Address
 from ottla.storage.files import reason_of
-from ottla.testing.control.access import UNIX, Access
+from ottla.testing.control.access import UNIX, ControlAccess
 from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.problems import Problem
 from ottla.testing.testbed import Testbed
 
 if TYPE_CHECKING:
+    from ottla.broker.logging import LazyLog
     from ottla.testing.control.router import Router
 
 CONNECTIONS_MAX: Final = 64
@@ -41,13 +42,13 @@ LIMITS: Final = HttpLimits(
     response_timeout_ms=120_000,
     notices_end=True,
 )
-ROUTES: Final = "ottla.testing.control.routes"
+ROUTER: Final = "ottla.testing.control.routes:router_of"
 
 
 class ControlListener:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, bed: Testbed, access: Access) -> None:
+    def __init__(self, bed: Testbed, access: ControlAccess) -> None:
         self.limits = LIMITS
         self.h11: ModuleType | None = None
         self.url = ""
@@ -123,7 +124,7 @@ class ControlListener:
             connection.abort()
         elif self.h11 is None and not self._is_importing:
             self._is_importing = True
-            self.runtime.offload(_import_what_serves, self._imported)
+            self.runtime.offload(_import_ahead, self._imported)
 
     def disconnected(self, connection: HttpConnection) -> None:
         self._served.pop(connection, None)
@@ -155,14 +156,16 @@ class ControlListener:
 
     def _imported(self) -> None:
         h11 = self.h11 = import_module("h11")
-        self._router = import_module(ROUTES).router_of(self._bed, self.events, self._bed.hosted.log)
+        self._router = _import_what_serves()(self._bed, self.events, self._bed.hosted.log)
         for connection in (*self._served, *self._surplus):
             connection.h11_imported(h11)
 
 
-def _import_what_serves() -> None:
+def _import_what_serves() -> "Callable[[Testbed, EventLog, LazyLog], Router]":
     import_module("h11")
-    import_module(ROUTES)
+    module, _, name = ROUTER.partition(":")
+    router_of: Callable[[Testbed, EventLog, LazyLog], Router] = getattr(import_module(module), name)
+    return router_of
 
 
 def _bound_socket(path: Path) -> socket.socket:
@@ -189,3 +192,7 @@ def _answers(path: Path) -> bool:
 
 def _nothing() -> None:
     pass
+
+
+def _import_ahead() -> None:
+    _import_what_serves()

@@ -7,12 +7,12 @@ from ottla.protocol.records.record import Record
 from ottla.testing.conditions import near_names
 from ottla.testing.control.documents import (
     GroupDocument,
-    GroupHistory,
     GroupList,
     GroupSummary,
     NewRecord,
     NewRecords,
     NewTopicBody,
+    RebalanceList,
     RecordDocument,
     Records,
     RecordsWritten,
@@ -22,7 +22,7 @@ from ottla.testing.control.documents import (
     WrittenAt,
 )
 from ottla.testing.control.problems import missing, wrong_state, wrong_value
-from ottla.testing.control.router import Call, QueryField, Row
+from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService, checked_wait
 from ottla.testing.reading import ISOLATION, TooManyRecordsError
 from ottla.testing.views import GroupView, TopicView
@@ -36,11 +36,11 @@ INT32_MAX: Final = (1 << 31) - 1
 SCALARS: Final = str | int | float | bool
 
 
-def _topics(service: ControlService, _call: Call) -> TopicNames:
+def _topics(service: ControlService, _call: ControlCall) -> TopicNames:
     return TopicNames(service.bed.reader.topic_names())
 
 
-async def _create_topic(service: ControlService, call: Call) -> TopicDocument:
+async def _create_topic(service: ControlService, call: ControlCall) -> TopicDocument:
     body: NewTopicBody = call.body
     if body.partitions is not None:
         _check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
@@ -53,11 +53,11 @@ async def _create_topic(service: ControlService, call: Call) -> TopicDocument:
     return TopicDocument.of(_view(service, body.name))
 
 
-def _topic(service: ControlService, call: Call) -> TopicDocument:
+def _topic(service: ControlService, call: ControlCall) -> TopicDocument:
     return TopicDocument.of(_view(service, call.path["topic"]))
 
 
-async def _change_topic(service: ControlService, call: Call) -> TopicDocument:
+async def _change_topic(service: ControlService, call: ControlCall) -> TopicDocument:
     body: TopicChange = call.body
     view = _view(service, call.path["topic"])
     befores = _by_partition(view, "delete_records_before", body.delete_records_before or {})
@@ -69,13 +69,13 @@ async def _change_topic(service: ControlService, call: Call) -> TopicDocument:
     return TopicDocument.of(_view(service, view.name))
 
 
-async def _delete_topic(service: ControlService, call: Call) -> TopicNames:
+async def _delete_topic(service: ControlService, call: ControlCall) -> TopicNames:
     name = _view(service, call.path["topic"]).name
     await service.bed.writer.delete_topic(name)
     return TopicNames([each for each in service.bed.reader.topic_names() if each != name])
 
 
-async def _records(service: ControlService, call: Call) -> Records:
+async def _records(service: ControlService, call: ControlCall) -> Records:
     name, query = call.path["topic"], call.query
     partition, start, limit = query["partition"], query["start"], query["limit"]
     isolation = query["isolation"]
@@ -118,7 +118,7 @@ class _Arrival:
         return Explanation(self.wanted)
 
 
-async def _produce(service: ControlService, call: Call) -> RecordsWritten:
+async def _produce(service: ControlService, call: ControlCall) -> RecordsWritten:
     body: NewRecords = call.body
     if body.partition is not None:
         _check_range("partition", body.partition, 0, INT32_MAX)
@@ -141,24 +141,24 @@ def _record(given: NewRecord) -> Record:
     return Record(timestamp=timestamp, key=given.key, value=given.value, headers=headers)
 
 
-def _groups(service: ControlService, _call: Call) -> GroupList:
+def _groups(service: ControlService, _call: ControlCall) -> GroupList:
     views = [service.bed.reader.group(each) for each in service.bed.reader.group_ids()]
     return GroupList([GroupSummary(each.group_id, each.state, each.generation, len(each.members)) for each in views])
 
 
-def _group(service: ControlService, call: Call) -> GroupDocument:
+def _group(service: ControlService, call: ControlCall) -> GroupDocument:
     return GroupDocument.of(_group_view(service, call), service.bed.reader)
 
 
-def _history(service: ControlService, call: Call) -> GroupHistory:
+def _history(service: ControlService, call: ControlCall) -> RebalanceList:
     group_id = call.path["group"]
     rebalances = service.bed.histories.of(group_id)
     if not rebalances:
         _group_view(service, call)
-    return GroupHistory(rebalances)
+    return RebalanceList(rebalances)
 
 
-def _group_view(service: ControlService, call: Call) -> GroupView:
+def _group_view(service: ControlService, call: ControlCall) -> GroupView:
     """Raises Problem."""
     group_id, reader = call.path["group"], service.bed.reader
     view = reader.group(group_id)
@@ -209,7 +209,7 @@ LOG_ROWS: Final = (
     Row("POST", "/v1/topics/{topic}/records", "Produce.", _produce, NewRecords, RecordsWritten, changes=True),
     Row("GET", "/v1/groups", "All groups.", _groups, answer=GroupList),
     Row("GET", "/v1/groups/{group}", "A group.", _group, answer=GroupDocument),
-    Row("GET", "/v1/groups/{group}/history", "Its rebalances.", _history, answer=GroupHistory),
+    Row("GET", "/v1/groups/{group}/history", "Its rebalances.", _history, answer=RebalanceList),
     Row("POST", "/v1/groups/{group}/evict", "Remove a member from a group."),
     Row("POST", "/v1/groups/{group}/rebalance", "Have a group rebalance."),
     Row("POST", "/v1/groups/{group}/offsets", "Commit offsets of a group."),

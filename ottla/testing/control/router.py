@@ -20,7 +20,6 @@ from ottla.testing.waits import DeadlineExceeded
 from ottla.testing.worker import NotRunningError
 
 LINES: Final = "application/x-ndjson"
-CONTROL_LOGGER_EVENT: Final = "a control request failed"
 
 
 class QueryField(NamedTuple):
@@ -30,7 +29,7 @@ class QueryField(NamedTuple):
     is_number: bool = True
 
 
-class Call(NamedTuple):
+class ControlCall(NamedTuple):
     """A request, as handlers get it."""
 
     path: Mapping[str, str]
@@ -38,7 +37,7 @@ class Call(NamedTuple):
     body: Any
 
 
-Handler = Callable[[ControlService, Call], Any]
+Handler = Callable[[ControlService, ControlCall], Any]
 """Plain, or a coroutine function. It gives a dataclass, or an HttpResponse."""
 
 
@@ -84,7 +83,7 @@ class Router:
         except (NotRunningError, StartError) as error:
             return wrong_state(str(error)).response()
         except Exception:
-            self._log.exception(CONTROL_LOGGER_EVENT, method=request.method, path=request.path)
+            self._log.exception("a control request failed", method=request.method, path=request.path)
             return Problem(500, "failed", "the request failed, the log of the broker says why").response()
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
@@ -95,7 +94,7 @@ class Router:
         body = from_json(row.body, parse_json(request.body)) if row.method in WITH_BODY else None
         if row.needs_brokers:
             self.service.check_running()
-        call = Call(path, query, body)
+        call = ControlCall(path, query, body)
         if row.changes:
             made = await self.service.change(_awaited(row.handler, self.service, call))
         else:
@@ -144,7 +143,7 @@ def late_problem(late: DeadlineExceeded) -> Problem:
     return Problem(408, "deadline-exceeded", f"{late.wanted} within {late.within_s:.1f} s", more=more)
 
 
-async def _awaited(handler: Handler, service: ControlService, call: Call) -> Any:
+async def _awaited(handler: Handler, service: ControlService, call: ControlCall) -> Any:
     made = handler(service, call)
     return await made if asyncio.iscoroutine(made) or isinstance(made, Awaitable) else made
 

@@ -12,7 +12,7 @@ from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.fault_routes import FAULT_ROWS
 from ottla.testing.control.log_routes import LOG_ROWS
 from ottla.testing.control.openapi import openapi_document
-from ottla.testing.control.router import Call, Router, Row, json_response
+from ottla.testing.control.router import ControlCall, Router, Row, json_response
 from ottla.testing.control.service import ControlService
 from ottla.testing.control.wait_routes import WAIT_ROWS
 from ottla.testing.control.world_routes import WORLD_ROWS, about
@@ -39,13 +39,13 @@ NOT_SERVED_ROWS: Final = (
 )
 
 
-def _about(service: ControlService, _call: Call) -> About:
+def _about(service: ControlService, _call: ControlCall) -> About:
     served = list(dict.fromkeys(each.feature for each in ROWS if each.handler is not None and each.feature))
     not_served = [f"{each.method} {each.path}" for each in ROWS if each.handler is None]
     return about(service, served, not_served)
 
 
-def _openapi(_service: ControlService, _call: Call) -> HttpResponse:
+def _openapi(_service: ControlService, _call: ControlCall) -> HttpResponse:
     return json_response(openapi_document(ROWS))
 
 

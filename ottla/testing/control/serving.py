@@ -19,7 +19,7 @@ from ottla.storage.files import DIRECTORY_MODE, reason_of
 from ottla.storage.meta_properties import TESTING_MARKER
 from ottla.testing.control.access import (
     TOKEN_VARIABLE,
-    Access,
+    ControlAccess,
     new_token,
     parse_control_address,
     token_of,
@@ -94,7 +94,7 @@ class TestingBrokers:
             await self.stop()
             raise
 
-    async def _open_control(self, access: Access) -> None:
+    async def _open_control(self, access: ControlAccess) -> None:
         """Raises StartError."""
         options = self._options
         assert options.control is not None, "there is access to it"
@@ -131,7 +131,7 @@ def remove_file(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def access_of(options: TestingOptions, environment: Mapping[str, str]) -> Access:
+def access_of(options: TestingOptions, environment: Mapping[str, str]) -> ControlAccess:
     """Who may control. Raises ConfigError."""
     assert options.control is not None, "there is an address"
     try:
@@ -140,21 +140,21 @@ def access_of(options: TestingOptions, environment: Mapping[str, str]) -> Access
         raise ConfigError(f"--control: {error}") from None
     hosts = frozenset(each.lower() for each in options.control_hosts)
     if isinstance(address, Path):
-        return Access(None, hosts, is_unix=True)
+        return ControlAccess(None, hosts, is_unix=True)
     if not is_loopback(address.host):
         if not options.is_remote:
             raise ConfigError(f"--control {address} is no loopback address: that needs {REMOTE}")
         if options.control_open:
             raise ConfigError(f"--control-open: {address} is no loopback address, so a token is needed")
     if options.control_open:
-        return Access(None, hosts)
+        return ControlAccess(None, hosts)
     token = token_of(environment)
     if token is None and options.control_file is None:
         raise ConfigError(
             f"--control needs --control-file, which gets the token, or {TOKEN_VARIABLE}, or --control-open: "
             "else no client could know the token"
         )
-    return Access(token or new_token(), hosts)
+    return ControlAccess(token or new_token(), hosts)
 
 
 def check_listeners(config: ServerConfig, host: str | None, options: TestingOptions) -> None:

@@ -7,7 +7,7 @@ from ottla.testing import conditions
 from ottla.testing.control.documents import FaultDocument, GroupDocument, TopicDocument, WaitBody, WaitMet
 from ottla.testing.control.json_values import json_name
 from ottla.testing.control.problems import Problem, wrong_value
-from ottla.testing.control.router import Call, Row
+from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.faults import Fault
 from ottla.testing.faults.rule_values import nearest
@@ -92,7 +92,7 @@ NOT_SERVED: Final = ("idle",)
 ALWAYS: Final = ("for", "within_ms")
 
 
-async def _wait(service: ControlService, call: Call) -> WaitMet:
+async def _wait(service: ControlService, call: ControlCall) -> WaitMet:
     body: WaitBody = call.body
     condition = _checked(body).make(service, body)
     waited_ms = await service.wait(condition, body.within_ms)

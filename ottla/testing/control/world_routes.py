@@ -9,9 +9,9 @@ from ottla.protocol.errors import ErrorCode
 from ottla.testing.control.documents import (
     About,
     Brokers,
+    ControlReport,
     Emptied,
     NoBody,
-    Report,
     ReportSection,
     TestEnd,
     TestMark,
@@ -19,7 +19,7 @@ from ottla.testing.control.documents import (
     WireLines,
 )
 from ottla.testing.control.problems import missing, wrong_value
-from ottla.testing.control.router import Call, QueryField, Row, lines_response
+from ottla.testing.control.router import ControlCall, QueryField, Row, lines_response
 from ottla.testing.control.service import MS_PER_S, ControlService, checked_wait
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.wire import EVENTS_KEPT, WireEvent
@@ -48,7 +48,7 @@ def about(service: ControlService, features: list[str], not_served: list[str]) -
     )
 
 
-async def _reset(service: ControlService, _call: Call) -> Emptied:
+async def _reset(service: ControlService, _call: ControlCall) -> Emptied:
     report = await service.bed.reset()
     service.events.add("reset", topics=report.topics, groups=report.groups)
     leaks = [describe_leak(each) for each in report.leaks]
@@ -58,20 +58,20 @@ async def _reset(service: ControlService, _call: Call) -> Emptied:
 # Brokers.
 
 
-async def _kill(service: ControlService, call: Call) -> Brokers:
+async def _kill(service: ControlService, call: ControlCall) -> Brokers:
     return await _with_broker(service, call, "killed", service.bed.hosted.kill)
 
 
-async def _stop(service: ControlService, call: Call) -> Brokers:
+async def _stop(service: ControlService, call: ControlCall) -> Brokers:
     return await _with_broker(service, call, "stopped", service.bed.hosted.shut_down)
 
 
-async def _restart(service: ControlService, call: Call) -> Brokers:
+async def _restart(service: ControlService, call: ControlCall) -> Brokers:
     return await _with_broker(service, call, "restarted", service.bed.hosted.restart)
 
 
 async def _with_broker(
-    service: ControlService, call: Call, done: str, act: Callable[[int], Coroutine[Any, Any, None]]
+    service: ControlService, call: ControlCall, done: str, act: Callable[[int], Coroutine[Any, Any, None]]
 ) -> Brokers:
     """Raises Problem, NotRunningError, StartError."""
     hosted, name = service.bed.hosted, call.path["node"]
@@ -86,7 +86,7 @@ async def _with_broker(
 # What has happened.
 
 
-async def _events(service: ControlService, call: Call) -> HttpResponse:
+async def _events(service: ControlService, call: ControlCall) -> HttpResponse:
     """Lines of JSON. Where there is none yet, it waits; an answer without lines says that none came."""
     after = call.query["after"]
     wait_ms = checked_wait(call.query["wait_ms"], "wait_ms")
@@ -96,7 +96,7 @@ async def _events(service: ControlService, call: Call) -> HttpResponse:
     return lines_response(service.events.since(after))
 
 
-def _wire(service: ControlService, call: Call) -> WireLines:
+def _wire(service: ControlService, call: ControlCall) -> WireLines:
     last = call.query["last"]
     if not 1 <= last <= EVENTS_KEPT:
         raise wrong_value("last", f"{last}, expected 1 to {EVENTS_KEPT}")
@@ -130,13 +130,13 @@ def _error_name(code: int) -> str:
 # Tests and their reports.
 
 
-def _report(service: ControlService, call: Call) -> Report:
+def _report(service: ControlService, call: ControlCall) -> ControlReport:
     is_full = call.query["full"] > 0
     sections = failure_sections(service.bed, service.mark, is_full=is_full)
-    return Report(service.test, [ReportSection(title, text) for title, text in sections])
+    return ControlReport(service.test, [ReportSection(title, text) for title, text in sections])
 
 
-async def _test(service: ControlService, call: Call) -> TestEnd:
+async def _test(service: ControlService, call: ControlCall) -> TestEnd:
     body: TestMark = call.body
     if not 0 < len(body.name) <= NAME_LENGTH_MAX:
         raise wrong_value("name", f"expected a name of at most {NAME_LENGTH_MAX} characters")
@@ -166,7 +166,7 @@ WORLD_ROWS: Final = (
         needs_brokers=False),
     Row("GET", "/v1/events", "What happens, in lines of JSON.", _events, query=_EVENTS, needs_brokers=False),
     Row("GET", "/v1/wire", "The last requests of clients.", _wire, answer=WireLines, query=_LAST, needs_brokers=False),
-    Row("GET", "/v1/report", "What a failing test shows.", _report, answer=Report, query=_FULL),
+    Row("GET", "/v1/report", "What a failing test shows.", _report, answer=ControlReport, query=_FULL),
     Row("POST", "/v1/tests", "A test begins or ends.", _test, TestMark, TestEnd),
 )
 # fmt: on
