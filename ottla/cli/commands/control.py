@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -230,7 +230,7 @@ def report(session: ControlSession) -> None:
 
 
 def _words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, cast("Any", value))) if isinstance(value, list) else str(value)
 
 
 def _text(value: Mapping[str, str] | None) -> str | None:

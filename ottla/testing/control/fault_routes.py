@@ -42,7 +42,7 @@ def _add(service: ControlService, call: ControlCall) -> FaultList:
 def _rules(body: Any) -> tuple[str | None, Sequence[Mapping[str, Any] | str]]:
     """What rules without an id are called, and the rules. Raises Problem."""
     prefix: Any = None
-    rules = body if isinstance(body, list) else [body]
+    rules: Any = cast("Any", body) if isinstance(body, list) else [body]
     if isinstance(body, dict) and "rules" in body:
         whole = cast("dict[str, Any]", body)
         for name in whole:

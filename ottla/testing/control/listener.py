@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.admin.http import HttpConnection, HttpLimits, HttpRequest, HttpResponse
+from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
 from ottla.broker.runtime import LoopRuntime, Runtime, StartError
 from ottla.broker.server.network import TcpNetwork
@@ -27,7 +28,6 @@ from ottla.testing.control.problems import Problem
 from ottla.testing.testbed import Testbed
 
 if TYPE_CHECKING:
-    from ottla.broker.logging import LazyLog
     from ottla.testing.control.router import Router
 
 CONNECTIONS_MAX: Final = 64

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
@@ -145,7 +145,10 @@ def late_problem(late: DeadlineExceeded) -> Problem:
 
 async def _awaited(handler: Handler, service: ControlService, call: ControlCall) -> Any:
     made = handler(service, call)
-    return await made if asyncio.iscoroutine(made) or isinstance(made, Awaitable) else made
+    if not asyncio.iscoroutine(made):
+        return made
+    awaited: Any = await made
+    return awaited
 
 
 def _match(pattern: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:

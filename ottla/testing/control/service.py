@@ -5,7 +5,7 @@ with its caller.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -83,7 +83,7 @@ class ControlService:
         return round((loop.time() - began) * MS_PER_S, 1)
 
     @contextmanager
-    def waits(self) -> Iterator[None]:
+    def waits(self) -> Generator[None]:
         """While a request waits. Raises Problem where too many do."""
         if self.waiting >= WAITING_MAX:
             raise Problem(503, "too-many-waits", f"{WAITING_MAX} requests wait already")

@@ -59,8 +59,8 @@ class Error(Action):
     at: str = ""
 
     def __post_init__(self) -> None:
-        is_known = isinstance(self.code, str) and self.code in ErrorCode.__members__
-        if not is_known or self.code == ErrorCode.NONE.name:
+        # JSON may have something else than text there, which is no key.
+        if self.code not in [*ErrorCode.__members__] or self.code == ErrorCode.NONE.name:
             raise RuleError(f"error: there is no error {self.code!r}{nearest(str(self.code), ErrorCode.__members__)}")
         _one_of("at", self.at, ("", "top"))
         parse_flag("after", self.after)
