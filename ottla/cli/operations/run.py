@@ -3,8 +3,8 @@
 import os
 import random
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -83,11 +83,9 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            access = ControlAccess(new_token())
-            control = bed.run(_opened_control(bed, access))
-            environment = {**_environment(options, bed.hosted.bootstrap), **_control_variables(control.url, access)}
-            status = signals.run(options.command, environment)
-            bed.run(control.close())
+            with _opened_control(bed) as variables:
+                environment = {**_environment(options, bed.hosted.bootstrap), **variables}
+                status = signals.run(options.command, environment)
             return _judge(bed, options, mark, status, seed)
         finally:
             _release_requests(bed)
@@ -147,16 +145,22 @@ def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:
     return {**os.environ, **{name: text.replace(BOOTSTRAP, bootstrap) for name, text in texts.items()}}
 
 
-async def _opened_control(bed: Testbed, access: ControlAccess) -> ControlListener:
+@contextmanager
+def _opened_control(bed: Testbed) -> Generator[dict[str, str]]:
+    """The variables by which the command controls its brokers."""
+    token = new_token()
+    control = bed.run(_control_of(bed, token))
+    try:
+        yield {URL_VARIABLE: control.url, TOKEN_VARIABLE: token}
+    finally:
+        bed.run(control.close())
+
+
+async def _control_of(bed: Testbed, token: str) -> ControlListener:
     """On the loop of the brokers."""
-    control = ControlListener(bed, access)
+    control = ControlListener(bed, ControlAccess(token))
     await control.open(CONTROL_ADDRESS)
     return control
-
-
-def _control_variables(url: str, access: ControlAccess) -> dict[str, str]:
-    assert access.token is not None, "it was made for this run"
-    return {URL_VARIABLE: url, TOKEN_VARIABLE: access.token}
 
 
 def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, seed: int) -> int:
