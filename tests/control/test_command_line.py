@@ -80,7 +80,8 @@ def test_where_no_control_is_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_command_of_a_run_controls_its_broker() -> None:
     rule = "id=once,api=Produce,topic=orders,error=NOT_LEADER_OR_FOLLOWER,optional=true"
-    script = f"ottla control faults add {rule} --json >&2 && ottla control topics && echo $OTTLA_CONTROL_TOKEN; ps -ef"
+    commands = f"ottla control faults add {rule} --json >&2 && ottla control topics"
+    script = f"{commands} && echo $OTTLA_CONTROL_TOKEN; ps -efww"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-m", "ottla", "run", "--topic", "orders:1", "--", "sh", "-c", script],
