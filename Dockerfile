@@ -37,7 +37,7 @@ RUN install --directory --owner appuser --group appuser /etc/kafka /etc/kafka/se
     done
 USER appuser
 WORKDIR /home/appuser
-EXPOSE 9092
+EXPOSE 9092 9098
 CMD ["/etc/kafka/docker/run"]
 
 FROM ${PYTHON_IMAGE} AS ottla

@@ -18,7 +18,7 @@ from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.store import Entry, MetadataStore
 from ottla.storage.files import FileSystem, reason_of
 from ottla.storage.log_directory import Checkpoint, LogDirectory
-from ottla.storage.meta_properties import known_cluster_id, refuse_directory_of_kafka
+from ottla.storage.meta_properties import known_cluster_id, refuse_directory_of_kafka, refuse_directory_of_tests
 
 METADATA_FILE = "ottla-metadata.sqlite"
 
@@ -68,6 +68,8 @@ class BrokerData:
             undo.callback(own_store.close if store is None else store.close)
             try:
                 refuse_directory_of_kafka(files, path)
+                if not runtime.config.is_testing:
+                    refuse_directory_of_tests(files, path)
             except OSError as error:
                 raise StartError(f"cannot use data directory {path}: {reason_of(error)}") from error
             cluster_id, entries = None, None

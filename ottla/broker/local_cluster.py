@@ -28,7 +28,8 @@ from ottla.broker.server.network import TcpNetwork
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
-from ottla.storage.files import DIRECTORY_MODE, reason_of
+from ottla.storage.files import DIRECTORY_MODE, OsFileSystem, reason_of
+from ottla.storage.meta_properties import DataDirectoryError, refuse_directory_of_tests
 
 if TYPE_CHECKING:
     from ottla.broker.admin.site import ProcessAdmin
@@ -222,6 +223,11 @@ class LocalCluster:
         return self._data_dir / f"{DIRECTORY_PREFIX}{node_id}"
 
     def _check_directories(self) -> None:
+        if not self._config.is_testing:
+            try:
+                refuse_directory_of_tests(OsFileSystem(), self._data_dir)
+            except DataDirectoryError as error:
+                raise StartError(str(error)) from None
         if (self._data_dir / IDENTITY_FILE).exists():
             raise StartError(f"{self._data_dir} holds the data of one broker; several need another directory")
         kept = node_ids_in(self._data_dir)

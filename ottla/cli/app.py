@@ -9,6 +9,7 @@ from ottla.cli.names import CommandGroup
 COMMANDS = {
     "serve": "ottla.cli.commands.serve:serve_command",
     "run": "ottla.cli.commands.run:run_command",
+    "control": "ottla.cli.commands.control:control",
     "secure": "ottla.cli.commands.secure:secure",
     "topics": "ottla.cli.commands.topics:topics",
     "partitions": "ottla.cli.commands.partitions:partitions",

@@ -23,7 +23,7 @@ class ServeOption(NamedTuple):
     @property
     def key(self) -> str:
         """The name of the field of ServeOptions that it fills."""
-        return "settings" if self.is_repeated else self.name.removeprefix("--").replace("-", "_")
+        return "settings" if self.name == "--set" else self.name.removeprefix("--").replace("-", "_")
 
 
 OPTIONS = (
@@ -71,6 +71,35 @@ OPTIONS = (
         is_flag=True,
     ),
     ServeOption(
+        "--testing",
+        "For tests (docs/control.md): all that the brokers hold can be deleted, faults are injected, and --control "
+        "serves. Not with --metadata, nor on data that brokers in production have written.",
+        default=False,
+        is_flag=True,
+    ),
+    ServeOption(
+        "--control",
+        "With --testing, the address for control over HTTP; port 0 is any free port.",
+        "HOST:PORT|unix:PATH",
+    ),
+    ServeOption(
+        "--control-file", "File that gets the address of --control and its token, for its owner alone.", "FILE"
+    ),
+    ServeOption("--control-open", "Control without a token, on loopback addresses.", default=False, is_flag=True),
+    ServeOption(
+        "--control-host",
+        "A host name that clients of --control may use beside localhost; repeatable.",
+        "NAME",
+        (),
+        is_repeated=True,
+    ),
+    ServeOption(
+        "--testing-remote",
+        "With --testing, allow addresses other than loopback; --control needs its token there.",
+        default=False,
+        is_flag=True,
+    ),
+    ServeOption(
         "--log-format",
         "Format of the log. Default: console on a terminal, else json.",
         None,
@@ -79,6 +108,8 @@ OPTIONS = (
     ),
     ServeOption("--log-level", "Minimum level of the log.", None, "info", ("debug", "info", "warning", "error")),
 )
+_OF_TESTING = ("control", "control_file", "control_open", "control_host", "testing_remote")
+_OF_CONTROL = ("control_file", "control_open", "control_host")
 _NOT_WITH_KAFKA_ENV = ("listen", "advertise", "ephemeral", "brokers", "node_id", "metadata", "secure", "settings")
 BY_NAME = {option.name: option for option in OPTIONS}
 
@@ -122,7 +153,7 @@ def _parse_value(option: ServeOption, text: str) -> str | int | None:
 
 def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
     """The option that is wrong and a sentence that says why, or None."""
-    for find in (_address_error, _cluster_error):
+    for find in (_address_error, _cluster_error, _testing_error):
         wrong = find(values)
         if wrong is not None:
             return wrong
@@ -173,6 +204,20 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         return "--brokers", "with --metadata a process runs one broker"
     if values["node_id"] is None:
         return "--node-id", "every broker of a cluster needs an id of its own"
+    return None
+
+
+def _testing_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    given = [key for key in _OF_TESTING if values[key] != defaults()[key]]
+    if given and not values["testing"] and not values["kafka_env"]:
+        return f"--{given[0].replace('_', '-')}", "it needs --testing"
+    if values["testing"] and values["metadata"] is not None:
+        return "--testing", "it is for metadata of this process, and not for a cluster with --metadata"
+    if values["testing"] and values["secure"] is not None:
+        return "--testing", "it cannot be combined with --secure"
+    of_control = [key for key in given if key in _OF_CONTROL]
+    if of_control and values["control"] is None and not values["kafka_env"]:
+        return f"--{of_control[0].replace('_', '-')}", "it needs --control"
     return None
 
 

@@ -16,6 +16,8 @@ VERSION = "1"
 OWN_FILES_PREFIX = "ottla-"
 IGNORED_NAMES = {".lock", "lost+found"}
 KAFKAS_METADATA = ("__cluster_metadata-0", "bootstrap.checkpoint")
+TESTING_MARKER = f"{OWN_FILES_PREFIX}testing"
+"""A file in data directories of brokers in testing mode, whose time stamps may be of a clock that was set."""
 JAVA_COMMENT = b"#"
 """Java begins every properties file with one, the date."""
 
@@ -65,6 +67,16 @@ def refuse_directory_of_kafka(files: FileSystem, path: Path) -> None:
         raise DataDirectoryError(
             f"directory {path} holds {found[0]}: it is a data directory of Apache Kafka, whose topics Ottla cannot "
             "take over from there; use another directory"
+        )
+
+
+def refuse_directory_of_tests(files: FileSystem, path: Path) -> None:
+    """For a broker that is not in testing mode. Raises DataDirectoryError or OSError."""
+    marker = path / TESTING_MARKER
+    if files.exists(marker):
+        raise DataDirectoryError(
+            f"data directory {path} has the file {marker.name}: it is that of a broker in testing mode, whose time may "
+            "have been set; use another directory, or --testing"
         )
 
 

@@ -1,7 +1,7 @@
 """The rebalances of groups, put together from the facts that brokers report about them."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ottla.coordinator.facts import (
@@ -23,6 +23,8 @@ class GroupHistories:
     def __init__(self) -> None:
         self.generation_max = 0
         """Of all groups."""
+        self.listeners: list[Callable[[Fact, int], None]] = []
+        """Called with every fact of a group, and its time."""
         self._rebalances: dict[str, deque[GroupRebalance]] = {}
         self._facts: dict[str, deque[tuple[int, Fact]]] = {}
         self._removed: dict[str, dict[str, Cause]] = {}
@@ -33,6 +35,8 @@ class GroupHistories:
         if group_id is None:
             return
         self._facts.setdefault(group_id, deque(maxlen=FACTS_KEPT)).append((now_ms, fact))
+        for listener in self.listeners:
+            listener(fact, now_ms)
         match fact:
             case RebalanceStarted():
                 self._begin(fact, now_ms)

@@ -8,12 +8,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from io import TextIOBase
 from pathlib import Path
-from typing import TextIO, cast
+from typing import NamedTuple, TextIO, cast
 
 from ottla.broker.assembly import Parts
 from ottla.broker.broker import Broker
+from ottla.broker.config.server import ServerConfig
+from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
+from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.storage.files import FileSystem
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
@@ -26,7 +29,9 @@ LOG_LINES = 400
 class LogLines(TextIOBase):
     """The last lines of a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown_on: TextIO | None = None) -> None:
+        """`shown_on`: where they go as well."""
+        self._shown_on = shown_on
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
         self.count = 0
         """Of all lines so far."""
@@ -35,7 +40,13 @@ class LogLines(TextIOBase):
         for line in text.splitlines():
             self._lines.append(line)
             self.count += 1
+        if self._shown_on is not None:
+            self._shown_on.write(text)
         return len(text)
+
+    def flush(self) -> None:
+        if self._shown_on is not None:
+            self._shown_on.flush()
 
     def since(self, count: int) -> list[str]:
         """Those that followed the first `count`, as far as they are kept."""
@@ -43,12 +54,34 @@ class LogLines(TextIOBase):
         return kept[max(len(kept) - (self.count - count), 0) :]
 
 
+class Hosting(NamedTuple):
+    """Where brokers run and how they are configured."""
+
+    config: ServerConfig
+    log: LazyLog
+    log_lines: LogLines
+    """Those of `log`."""
+    host: str | None = LOOPBACK
+    """None, as is a port of None: the properties name the listeners."""
+    port: int | None = 0
+    advertise: tuple[str, int] | None = None
+    listener_name: str = PLAINTEXT
+    first_node_id: int = 0
+
+    @classmethod
+    def on_free_ports(cls, settings: Mapping[str, object]) -> "Hosting":
+        """For a test in this process. Raises ConfigError."""
+        lines = LogLines()
+        log = LazyLog("console", "warning", cast("TextIO", lines))
+        return cls(ParsedOptions({"settings": settings}).config, log, lines)
+
+
 class HostedBrokers:
     """`await start()` first, on the loop that is to serve; `await stop()` at the end."""
 
     def __init__(
         self,
-        settings: Mapping[str, object],
+        hosting: Hosting,
         brokers: int,
         attach: Callable[[Parts], None],
         fault_host: FaultHost,
@@ -56,11 +89,11 @@ class HostedBrokers:
     ) -> None:
         """`attach` is called with the parts of every broker that has started. `files` are those of a broker by itself.
         Raises ConfigError."""
-        options = ParsedOptions({"settings": settings})
-        self.config = options.config
+        self.config = hosting.config
+        self.config.is_testing = True
         self.count = checked_count(brokers, None)
-        self.log_lines = LogLines()
-        self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
+        self.log_lines = hosting.log_lines
+        self._hosting = hosting
         self._attach = attach
         self.fault_host = fault_host
         self._files = files
@@ -69,14 +102,18 @@ class HostedBrokers:
 
     async def start(self, data_dir: Path) -> None:
         """Raises StartError."""
+        hosting = self._hosting
         if self.count == 1:
             one = Broker(
                 self.config,
                 data_dir=data_dir,
-                host=LOOPBACK,
-                port=0,
+                host=hosting.host,
+                port=hosting.port,
+                advertise=hosting.advertise,
+                listener_name=hosting.listener_name,
+                node_id=hosting.first_node_id,
                 files=self._files,
-                log=self._log,
+                log=hosting.log,
                 new_dispatcher=self.fault_host.new_dispatcher,
             )
             await one.start()
@@ -87,22 +124,37 @@ class HostedBrokers:
             self.config,
             data_dir=data_dir,
             brokers=self.count,
-            host=LOOPBACK,
-            port=0,
-            log=self._log,
+            host=hosting.host or DEFAULT_HOST,
+            port=DEFAULT_PORT if hosting.port is None else hosting.port,
+            advertise=hosting.advertise,
+            listener_name=hosting.listener_name,
+            first_node_id=hosting.first_node_id,
+            log=hosting.log,
             opened=lambda broker: self._attach(broker.parts),
             new_dispatcher=self.fault_host.new_dispatcher,
         )
         await cluster.start()
         self._cluster = cluster
 
-    async def stop(self) -> None:
+    async def stop(self) -> bool:
+        """Whether all data was closed cleanly."""
         one, self._one = self._one, None
         cluster, self._cluster = self._cluster, None
-        if one is not None:
-            await one.stop()
-        if cluster is not None:
-            await cluster.stop()
+        stopped_cleanly = one is None or await one.stop()
+        return stopped_cleanly and (cluster is None or await cluster.stop())
+
+    @property
+    def log(self) -> LazyLog:
+        return self._hosting.log
+
+    @property
+    def admin_url(self) -> str:
+        """Of the admin listener; empty where there is none."""
+        return self._cluster.admin_url if self._cluster is not None else self._broker().admin_url
+
+    @property
+    def listener_urls(self) -> list[str]:
+        return self._cluster.listener_urls if self._cluster is not None else self._broker().listener_urls
 
     @property
     def bootstrap(self) -> str:

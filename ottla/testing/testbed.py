@@ -14,7 +14,7 @@ from ottla.testing.audit.auditor import MODES, Auditor
 from ottla.testing.conditions import Sources, coordinators_loaded
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
-from ottla.testing.hosting import HostedBrokers
+from ottla.testing.hosting import HostedBrokers, Hosting
 from ottla.testing.profile import profile_settings
 from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
@@ -53,11 +53,13 @@ class Testbed:
         deadline: float = DEADLINE_S,
         fault_seed: int = 0,
         audit: str = "errors",
+        hosting: Hosting | None = None,
     ) -> None:
         """`profile` is of `ottla.testing.profile`, and `settings` go before it. `topics` are created at the start, each
         with this number of partitions. `data`: the directory to make the data directory in, or auto. `deadline`: of
-        waits, in seconds. `fault_seed`: of what fault rules leave to chance. `audit`: off records
-        nothing; errors and all do. Raises ConfigError."""
+        waits, in seconds. `fault_seed`: of what fault rules leave to chance. `audit`: off records nothing; errors and
+        all do. `hosting`: of brokers other than on free ports of this machine with `settings` and `profile`. Raises
+        ConfigError."""
         if audit not in MODES:
             raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
         if deadline <= 0:
@@ -66,9 +68,10 @@ class Testbed:
         self.wire = WireRing()
         self.histories = GroupHistories()
         self.waits = Waits()
-        merged = {**profile_settings(profile), **(settings or {})}
+        if hosting is None:
+            hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
         files, fault_host = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting)
-        self.hosted = HostedBrokers(merged, brokers, self._attach, fault_host, files)
+        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, files)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
@@ -90,14 +93,15 @@ class Testbed:
         scratch = ScratchDirectory(self._data)
         loop = BrokerLoop()
         try:
-            loop.run(self._start(scratch.path / "data"))
+            loop.run(self.start_here(scratch.path / "data"))
         except BaseException:
             loop.stop()
             scratch.remove()
             raise
         self._loop, self._scratch = loop, scratch
 
-    async def _start(self, data_dir: Path) -> None:
+    async def start_here(self, data_dir: Path) -> None:
+        """As `start`, on the loop of the caller, which serves from then on. Raises StartError."""
         await self.hosted.start(data_dir)
         await self._make_topics()
         await self._serve_groups()

@@ -59,6 +59,12 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "config": None,
         "settings": (),
         "kafka_env": False,
+        "testing": False,
+        "control": None,
+        "control_file": None,
+        "control_open": False,
+        "control_host": (),
+        "testing_remote": False,
         "log_format": None,
         "log_level": "info",
     }
@@ -82,8 +88,29 @@ def test_everything_given() -> None:
         "config": "f",
         "settings": ("a=b", "c=d=e"),
         "kafka_env": False,
+        "testing": False,
+        "control": None,
+        "control_file": None,
+        "control_open": False,
+        "control_host": (),
+        "testing_remote": False,
         "log_format": "json",
         "log_level": "debug",
+    }
+
+
+def test_testing_and_its_control() -> None:
+    line = (
+        "--testing --control unix:c --control-file f --control-open --control-host a --control-host=b --testing-remote"
+    )
+
+    assert parse_plain(line.split()) == defaults() | {
+        "testing": True,
+        "control": "unix:c",
+        "control_file": "f",
+        "control_open": True,
+        "control_host": ("a", "b"),
+        "testing_remote": True,
     }
 
 
@@ -118,6 +145,10 @@ def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[st
         (("--secure=",), "it names no directory"),
         (("--secure", "s", "--metadata", "etcd://a:1", "--node-id", "1"), "it is for the brokers of one process, and"),
         (("--ephemeral", "--data-dir", "d"), "--data-dir d names a directory, but --ephemeral uses a temporary one"),
+        (("--control", "127.0.0.1:0"), "it needs --testing"),
+        (("--testing", "--control-host", "kafka"), "it needs --control"),
+        (("--testing", "--secure", "s"), "it cannot be combined with --secure"),
+        (("--testing", "--metadata", "etcd://a:1", "--node-id", "1"), "it is for metadata of this process"),
         (("--set", "a"), "'a' is not KEY=VALUE"),
         (("--log-format", "xml"), "'xml' is not one of 'console', 'json'"),
         (("--node-id", "x"), "'x' is not a valid integer range"),

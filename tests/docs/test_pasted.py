@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
 TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
-SECURITY = "docs/security.md"
+SECURITY, CONTROL = "docs/security.md", "docs/control.md"
 # Of blocks that are files of tests, in the order of the page.
 TESTS_OF_TESTING = (
     "from confluent_kafka import Consumer, Producer\n",
@@ -49,6 +50,8 @@ PASTED = {
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
     f"{TESTING}: from confluent_kafka import Producer\n",
+    f"{CONTROL}: $ ottla serve --testing",
+    f'{CONTROL}: """Run it by: ottla run',
     f"{MONITORING}: ottla health",
     f"{CLIENTS}/kafka-python.md: from kafka import",
     f"{CLIENTS}/aiokafka.md: import asyncio",
@@ -75,6 +78,7 @@ NOT_PASTED_HERE = {
     "docs/faults.md: ": "tests/faults/test_docs.py runs its examples",
     "docs/upgrades.md: kafka-features.sh": "needs Kafka's tools: tests/clients/test_kafka_tools.py runs them",
     "docs/image.md: docker build --target kafka": "tests/docker/test_kafka_image.py builds and runs it",
+    "docs/image.md: docker run": "tests/control/test_serving.py starts a broker with these variables",
     "docs/image.md: from testcontainers": "tests/docker/test_testcontainers.py starts the same class",
     "CONTRIBUTING.md: ": "minutes of checks; tests/docs/test_documents.py knows the targets of make",
 }
@@ -254,6 +258,28 @@ def test_command_line_of_the_testing_page_says_what_it_shows(tmp_path: Path) -> 
     printed = paste(both, "", tmp_path)
 
     assert without_measures(printed).splitlines() == [without_measures(each) for each in shown if each != "$ echo $?"]
+
+
+def test_commands_of_the_control_page_print_what_it_shows(tmp_path: Path) -> None:
+    commands, shown = transcript(block(CONTROL, "$ ottla serve --testing"))
+    file = tmp_path / "control.json"
+    arguments = ["--testing", "--control", "127.0.0.1:0", "--control-file", str(file)]
+
+    with ServedBroker(tmp_path / "data", arguments=arguments) as broker:
+        while not file.exists():
+            time.sleep(0.01)
+        printed = paste(commands, broker.bootstrap, tmp_path)
+
+    produced = [line for line in printed.splitlines() if not line.startswith("produced 1 record")]
+    assert produced == [line for line in shown if not line.startswith("control ")]
+
+
+def test_the_program_of_the_control_page_controls_its_broker(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(block(CONTROL, '"""Run it by').text)
+
+    printed = paste("ottla run -- python orders.py", "", tmp_path).splitlines()
+
+    assert printed[:2] == ["['book']", "408 group 'shop' was not stable with 1 member within 0.1 s"]
 
 
 @pytest.mark.docker

@@ -1,8 +1,8 @@
-"""One HTTP connection of the admin listener (docs/operators.md §2.3).
+"""One HTTP connection of the admin listener (docs/operators.md §2.3), or of another one with limits of its own.
 
-h11 does the protocol, this class the bytes and the limits: GET and HEAD without a body, requests in order, each within
-`REQUEST_TIMEOUT_MS`, no more read while one is answered. A page is a plain function, or a coroutine function where the
-answer is made in slices; the coroutine is a task that ends with the connection.
+h11 does the protocol, this class the bytes and the limits: by default GET and HEAD without a body, requests in order,
+each within `REQUEST_TIMEOUT_MS`, no more read while one is answered. A page is a plain function, or a coroutine
+function where the answer takes its time; the coroutine is a task that ends with the connection.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ REQUEST_TIMEOUT_MS = 5_000
 IDLE_TIMEOUT_MS = 75_000
 RESPONSE_TIMEOUT_MS = 30_000
 
-_METHODS = (b"GET", b"HEAD")
+# Of a body that is too large so much is read and left out, so that its client gets to the answer.
+DISCARDED_BYTES_MAX = 16 << 20
+
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -33,6 +35,8 @@ class HttpRequest(NamedTuple):
     query: Mapping[str, str]
     headers: Mapping[str, str]
     """By name in lower case; of several with one name, the last."""
+    method: str = "GET"
+    body: bytes = b""
 
 
 class HttpResponse(NamedTuple):
@@ -49,10 +53,23 @@ def sentence(status: int, text: str) -> HttpResponse:
     return HttpResponse(status, (f"{text}\n".encode(),))
 
 
+class HttpLimits(NamedTuple):
+    """What a listener takes; the defaults are the admin listener's."""
+
+    methods: tuple[str, ...] = ("GET", "HEAD")
+    body_bytes_max: int = 0
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    """From the first byte of a request to its end."""
+    response_timeout_ms: int = RESPONSE_TIMEOUT_MS
+    notices_end: bool = False
+    """Whether a client that closes its connection ends the answer that it waits for."""
+
+
 class HttpOwner(Protocol):
     """The listener, as its connections know it."""
 
     runtime: Runtime
+    limits: HttpLimits
     h11: ModuleType | None
     """None until it has been imported; the listener then calls `h11_imported` of every connection."""
 
@@ -62,11 +79,16 @@ class HttpOwner(Protocol):
 
     def page(self, request: HttpRequest, connection: "HttpConnection") -> HttpResponse | Awaitable[HttpResponse]: ...
 
+    def refusal(self, status: int, why: str) -> HttpResponse:
+        """Of what is no request for a page, and where a page failed."""
+        ...
+
 
 class HttpConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: HttpOwner) -> None:
         self._owner = owner
         self._runtime = owner.runtime
+        self._limits = owner.limits
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         # Over TLS, nothing can be sent before.
         self._has_received = False
@@ -76,6 +98,12 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: TimerEntry | None = None
         self._task: asyncio.Task[None] | None = None
+        # The request that arrives, and its body so far.
+        self._request: Any = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        # Received while a request is answered.
+        self._ahead_bytes = 0
         # No request has begun to arrive since the last one was answered.
         self._is_idle = False
         self._is_answering = False
@@ -95,7 +123,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=0)
-        self._arm(REQUEST_TIMEOUT_MS)
+        self._arm(self._limits.request_timeout_ms)
         self._owner.connected(self)
         if self._owner.h11 is not None:
             self.h11_imported(self._owner.h11)
@@ -155,7 +183,11 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _receive(self, data: bytes) -> None:
         if self._is_idle:
             self._is_idle = False
-            self._arm(REQUEST_TIMEOUT_MS)
+            self._arm(self._limits.request_timeout_ms)
+        if self._is_answering:
+            self._ahead_bytes += len(data)
+            if self._ahead_bytes > HEADERS_BYTES_MAX and self._transport is not None:
+                self._transport.pause_reading()
         h11 = self._owner.h11
         assert h11 is not None, "h11 is there before its connections"
         try:
@@ -174,35 +206,75 @@ class HttpConnection(asyncio.BufferedProtocol):
             if isinstance(event, h11.ConnectionClosed):
                 self.close()
             elif isinstance(event, h11.Request):
-                self._answer(event)
-                return
+                self._begin(h11, event)
+            elif isinstance(event, h11.Data):
+                self._take(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                self._answer()
 
     def _receive_more(self) -> None:
         """A request that came together with the one before is an event of its own."""
         if not self._is_closing:
             self._receive(b"")
 
-    def _answer(self, event: Any) -> None:
-        headers = {str(name, "latin-1"): str(value, "latin-1") for name, value in event.headers}
-        if event.method not in _METHODS:
-            self._refuse(405, "only GET and HEAD are served here", ("Allow", "GET, HEAD"))
+    def _begin(self, h11: ModuleType, event: Any) -> None:
+        """A request, to be answered when its body is there."""
+        limits = self._limits
+        if str(event.method, "latin-1") not in limits.methods:
+            allowed = ", ".join(limits.methods)
+            what = "only GET and HEAD are" if limits.methods == ("GET", "HEAD") else f"one of {allowed} is"
+            self._refuse(405, f"{what} served here", ("Allow", allowed))
             return
-        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+        headers = _headers_of(event)
+        length = int(headers.get("content-length", "0"))
+        has_body = "transfer-encoding" in headers or length > 0
+        if has_body and not limits.body_bytes_max:
             self._refuse(413, "a request has no body here")
             return
+        waits = self._h11.they_are_waiting_for_100_continue
+        if length > (limits.body_bytes_max if waits else DISCARDED_BYTES_MAX):
+            self._refuse(413, self._too_large())
+            return
+        if waits and self._transport is not None:
+            self._transport.write(self._h11.send(h11.InformationalResponse(status_code=100, headers=[])))
+        self._request = event
+        self._body, self._body_bytes = [], 0
+
+    def _take(self, data: bytes) -> None:
+        """More of the body."""
+        self._body_bytes += len(data)
+        if self._body_bytes <= self._limits.body_bytes_max:
+            self._body.append(bytes(data))
+            return
+        self._body = []
+        if self._body_bytes > DISCARDED_BYTES_MAX:
+            self._refuse(413, self._too_large())
+
+    def _too_large(self) -> str:
+        return f"the body of a request has at most {self._limits.body_bytes_max} bytes"
+
+    def _answer(self) -> None:
+        event, self._request = self._request, None
+        headers = _headers_of(event)
         self._is_answering = True
         self._is_head = event.method == b"HEAD"
-        if self._transport is not None:
+        self._ahead_bytes = 0
+        if self._transport is not None and not self._limits.notices_end:
             self._transport.pause_reading()
-        self._arm(RESPONSE_TIMEOUT_MS)
+        self._arm(self._limits.response_timeout_ms)
+        if self._body_bytes > self._limits.body_bytes_max:
+            self._respond(self._owner.refusal(413, self._too_large()))
+            return
+        body, self._body = b"".join(self._body), []
         path, _, text = str(event.target, "latin-1").partition("?")
         fields = (item.partition("=") for item in text.split("&") if item)
         query = {name: value for name, _, value in fields}
         try:
-            response = self._owner.page(HttpRequest(path, query, headers), self)
+            request = HttpRequest(path, query, headers, str(event.method, "latin-1"), body)
+            response = self._owner.page(request, self)
         except Exception:
             self._runtime.log.logger(ADMIN_LOGGER).exception("a page of the admin listener failed", path=path)
-            response = sentence(500, "this page failed, the log says why")
+            response = self._owner.refusal(500, "this page failed, the log says why")
         if isinstance(response, HttpResponse):
             self._respond(response)
         else:
@@ -213,7 +285,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             made = await response
         except Exception:
             self._runtime.log.logger(ADMIN_LOGGER).exception("a page of the admin listener failed", path=path)
-            made = sentence(500, "this page failed, the log says why")
+            made = self._owner.refusal(500, "this page failed, the log says why")
         self._task = None
         if not self._is_closing:
             self._respond(made)
@@ -225,7 +297,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         h11 = self._owner.h11
         assert h11 is not None, "h11 is there before its connections"
         if self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._send(sentence(status, why)._replace(headers=(*headers, ("Connection", "close"))))
+            self._send(self._owner.refusal(status, why)._replace(headers=(*headers, ("Connection", "close"))))
         self.close()
 
     # Responses.
@@ -258,9 +330,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         h11 = self._owner.h11
         if self._is_closing or h11 is None or self._transport is None:
             return
-        if self._h11.their_state is h11.SEND_BODY:
-            # Of a request without a body, its end is left.
-            self._h11.next_event()
         if self._h11.our_state is h11.MUST_CLOSE:
             self.close()
             return
@@ -283,7 +352,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._is_closing or self._is_answering or self._is_idle or not self._has_received or self._h11 is None:
             self.abort()
         else:
-            self._refuse(408, f"the request was not complete after {REQUEST_TIMEOUT_MS // 1000} s")
+            self._refuse(408, f"the request was not complete after {self._limits.request_timeout_ms // 1000} s")
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -292,6 +361,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
             self._task = None
+
+
+def _headers_of(event: Any) -> dict[str, str]:
+    return {str(name, "latin-1"): str(value, "latin-1") for name, value in event.headers}
 
 
 def _http_date(wall_ms: int) -> str:

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin.http import HttpConnection, HttpRequest, HttpResponse, Page, sentence
+from ottla.broker.admin.http import HttpConnection, HttpLimits, HttpRequest, HttpResponse, Page, sentence
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.runtime import Runtime, StartError
@@ -30,6 +30,7 @@ class AdminListener:
     def __init__(self, runtime: Runtime, pages: Mapping[str, Page]) -> None:
         """`pages` by path."""
         self.runtime = runtime
+        self.limits = HttpLimits()
         self.h11: ModuleType | None = None
         self.url = ""
         self._pages = pages
@@ -107,6 +108,9 @@ class AdminListener:
             known = " ".join(sorted(self._pages))
             return sentence(404, f"there is no {request.path} here; there are {known}")
         return page(request)
+
+    def refusal(self, status: int, why: str) -> HttpResponse:
+        return sentence(status, why)
 
     def _may_name_clients(self, connection: HttpConnection) -> bool:
         if self._socket is None:

@@ -12,6 +12,8 @@ from ottla.cluster.image import Listener
 
 # BrokerIdentity has the values in effect: the port that was bound in place of 0.
 OF_IDENTITY = ("listeners", "advertised.listeners")
+TESTING = "ottla.testing"
+"""Of brokers that the testing kit runs; no property that can be set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ def broker_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
             if value.value is not None or (option.is_secret and value.source is not ConfigSource.DEFAULT)
         )
         yield ConfigEntry(option.name, first.value, first.source, option.kind, read_only, option.meaning, given)
+
+
+def testing_entries(server: ServerConfig) -> Iterator[ConfigEntry]:
+    """None of a broker in production."""
+    if server.is_testing:
+        yield _fixed(TESTING, Kind.BOOLEAN, "true", "Whether the testing kit runs this broker.")
 
 
 def logger_entries(levels: Mapping[str, str]) -> Iterator[ConfigEntry]:

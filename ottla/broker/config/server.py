@@ -44,6 +44,8 @@ class ServerConfig(ServerOptions):
         """Raises ConfigError with a sentence for every property that is unknown, refused or malformed."""
         self._static, self.without_effect = without_idle_properties(static or {})
         self._dynamic: dict[ConfigSource, dict[str, str]] = {}
+        self.is_testing = False
+        """Whether the testing kit runs the broker. No property says so, and none can."""
         problems = list(_problems(self._static))
         if problems:
             raise ConfigError("; ".join(problems))
@@ -63,6 +65,7 @@ class ServerConfig(ServerOptions):
         """The same as given at the start, to be altered by itself from now on."""
         other = ServerConfig(self._static)
         other.without_effect = self.without_effect
+        other.is_testing = self.is_testing
         return other
 
     def set_dynamic(self, *, of_this_broker: Mapping[str, str], of_all_brokers: Mapping[str, str]) -> None:

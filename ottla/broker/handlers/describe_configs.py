@@ -11,6 +11,7 @@ from ottla.broker.config.describe import (
     broker_entries,
     cluster_default_entries,
     logger_entries,
+    testing_entries,
     topic_entries,
 )
 from ottla.broker.config.options import Kind
@@ -101,7 +102,7 @@ def _entries(parts: _Described, resource: DescribeConfigsResource) -> Iterable[C
         return cluster_default_entries(config)
     listeners = parts.listeners
     identity = BrokerIdentity(node_id, listeners.opened, listeners.endpoints, str(parts.log_directory.path))
-    return chain(identity.entries(), broker_entries(config))
+    return chain(identity.entries(), testing_entries(config), broker_entries(config))
 
 
 def _config(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -80,8 +80,9 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
 def run_command(**values: Any) -> None:
     """Run a command with a broker of its own, which is gone afterwards.
 
-    `ottla run -- go test ./...`: the command finds the address in KAFKA_BOOTSTRAP_SERVERS. Its input and output are
-    its own; SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it.
+    `ottla run -- go test ./...`: the command finds the address in KAFKA_BOOTSTRAP_SERVERS, and in OTTLA_CONTROL_URL
+    and OTTLA_CONTROL_TOKEN what it controls the broker with (docs/control.md). Its input and output are its own;
+    SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it.
 
     The exit status is the command's, 128 + N where signal N ended it, 3 where it was 0 and a fault rule never acted
     or the audit found errors, 126 or 127 where it cannot be executed or does not exist, 1 where the broker cannot

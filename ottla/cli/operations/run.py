@@ -3,16 +3,19 @@
 import os
 import random
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.runtime import StartError
 from ottla.cli.operations.child_process import STATUS_OF_SIGNALS, BlockedSignals, CommandError
+from ottla.protocol.address import Address
 from ottla.protocol.errors import KafkaError
 from ottla.testing.audit.auditor import summary
+from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE, ControlAccess, new_token
+from ottla.testing.control.listener import ControlListener
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.testbed import Testbed
@@ -21,6 +24,7 @@ START_FAILED_STATUS: Final = 1
 WRONG_USAGE_STATUS: Final = 2
 JUDGED_STATUS: Final = 3
 SEED_MAX: Final = 1 << 32
+CONTROL_ADDRESS: Final = Address("127.0.0.1", 0)
 BOOTSTRAP: Final = "{bootstrap}"
 # A command of Ottla within the command finds the brokers too, and not those that the caller works with.
 ALWAYS_SET: Final[Mapping[str, str]] = {"KAFKA_BOOTSTRAP_SERVERS": BOOTSTRAP, "OTTLA_BOOTSTRAP": BOOTSTRAP}
@@ -84,7 +88,9 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            status = signals.run(options.command, _environment(options, bed.hosted.bootstrap))
+            with _opened_control(bed) as variables:
+                environment = {**_environment(options, bed.hosted.bootstrap), **variables}
+                status = signals.run(options.command, environment)
             return _judge(bed, options, mark, status, seed)
         finally:
             _release_requests(bed)
@@ -142,6 +148,24 @@ def _load_seed(bed: Testbed, path: Path | None) -> None:
 def _environment(options: RunOptions, bootstrap: str) -> dict[str, str]:
     texts = {**ALWAYS_SET, **options.variables}
     return {**os.environ, **{name: text.replace(BOOTSTRAP, bootstrap) for name, text in texts.items()}}
+
+
+@contextmanager
+def _opened_control(bed: Testbed) -> Generator[dict[str, str]]:
+    """The variables by which the command controls its brokers."""
+    token = new_token()
+    control = bed.run(_control_of(bed, token))
+    try:
+        yield {URL_VARIABLE: control.url, TOKEN_VARIABLE: token}
+    finally:
+        bed.run(control.close())
+
+
+async def _control_of(bed: Testbed, token: str) -> ControlListener:
+    """On the loop of the brokers."""
+    control = ControlListener(bed, ControlAccess(token))
+    await control.open(CONTROL_ADDRESS)
+    return control
 
 
 def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, seed: int) -> int:

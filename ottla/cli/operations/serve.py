@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import resource
 import signal
 import sys
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from ottla.cli.kafka_image.serving import KafkaImage
     from ottla.cli.operations.secure_serve import SecureServe
 
+# Of the image: the testing mode, where its control is, and the names that clients may call it by.
+TESTING_VARIABLE, IMAGE_CONTROL = "OTTLA_TESTING", "0.0.0.0:9098"
+CONTROL_HOSTS_VARIABLE = "OTTLA_CONTROL_HOSTS"
 # Until then, the clients that waited for the broker have the processor for themselves.
 DEFERRED_WORK_AFTER_S = 0.5
 # After so many collections of the young (10 of the youngest each), in CPython after 10.
@@ -56,6 +60,12 @@ class ServeOptions(NamedTuple):
     kafka_env: bool = False
     log_format: str | None = None
     log_level: str = "info"
+    testing: bool = False
+    control: str | None = None
+    control_file: str | None = None
+    control_open: bool = False
+    control_host: tuple[str, ...] = ()
+    testing_remote: bool = False
     image: "KafkaImage | None" = None
     """What the variables say, once they have been read; no option fills it."""
 
@@ -110,7 +120,13 @@ def _with_variables(options: ServeOptions) -> ServeOptions:
 
     image = kafka_image(Path(options.data_dir), _text_of(options.config))
     node_id, level = image.settings.node_id, image.settings.log_level or options.log_level
-    return options._replace(node_id=node_id, data_dir=str(image.data_dir), log_level=level, image=image)
+    options = options._replace(node_id=node_id, data_dir=str(image.data_dir), log_level=level, image=image)
+    if os.environ.get(TESTING_VARIABLE) != "1":
+        return options
+    # A container's addresses are those of its network: who reaches them needs the token.
+    control = options.control or IMAGE_CONTROL
+    hosts = tuple(filter(None, os.environ.get(CONTROL_HOSTS_VARIABLE, "").split(",")))
+    return options._replace(testing=True, testing_remote=True, control=control, control_host=hosts)
 
 
 def _secure_serve(options: ServeOptions, config: ServerConfig) -> "SecureServe":
@@ -175,16 +191,12 @@ async def _until_stopped(
     options: ServeOptions, config: ServerConfig, data_dir: Path, secure: "SecureServe | None"
 ) -> bool:
     """Gives whether the stop was a clean one."""
-    log = LazyLog(options.log_format or ("console" if sys.stderr.isatty() else "json"), options.log_level)
+    log_format = options.log_format or ("console" if sys.stderr.isatty() else "json")
+    log = LazyLog(log_format, options.log_level)
     if options.brokers == 1:
         # Several in one process add their ids themselves.
         log = log.with_fields(broker=options.node_id or 0)
-    for setting in filter(_is_secret, options.settings):
-        name, _, value = setting.partition("=")
-        if not value.strip().startswith("@"):
-            log.warning(
-                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
-            )
+    _warn_of_secrets(options, log)
     loop = asyncio.get_running_loop()
     stop_requested = loop.create_future()
 
@@ -194,7 +206,10 @@ async def _until_stopped(
 
     for number in _stop_signals():
         loop.add_signal_handler(number, stop)
-    served = _served(options, config, data_dir, log, PLAINTEXT if secure is None else secure.listener_name)
+    if options.testing:
+        served: Served = _served_for_testing(options, config, data_dir, log_format)
+    else:
+        served = _served(options, config, data_dir, log, PLAINTEXT if secure is None else secure.listener_name)
     if not await _started(served, stop_requested):
         log.info("stopped by a signal before the start was over")
         return True
@@ -203,6 +218,7 @@ async def _until_stopped(
             said = options.image.ready_lines()
         else:
             said = [_ready_line(served), *(() if secure is None else secure.ready(served.bootstrap, log))]
+        said += getattr(served, "ready_lines", ())
     except StartError:
         await served.stop()
         raise
@@ -216,6 +232,15 @@ async def _until_stopped(
     await stop_requested
     log.info("stopping")
     return await served.stop()
+
+
+def _warn_of_secrets(options: ServeOptions, log: LazyLog) -> None:
+    for setting in filter(_is_secret, options.settings):
+        name, _, value = setting.partition("=")
+        if not value.strip().startswith("@"):
+            log.warning(
+                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
+            )
 
 
 def _ready_line(served: Served) -> str:
@@ -276,6 +301,35 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
     )
 
 
+def _served_for_testing(options: ServeOptions, config: ServerConfig, data_dir: Path, log_format: str) -> Served:
+    """Raises ConfigError."""
+    # A broker in production imports nothing of the testing kit.
+    from ottla.testing.control.serving import TestingBrokers, TestingOptions, testing_log
+    from ottla.testing.hosting import Hosting
+
+    host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
+    if host is None and not config.listeners:
+        host, port = DEFAULT_HOST, DEFAULT_PORT
+    log, log_lines = testing_log(log_format, options.log_level, sys.stderr)
+    hosting = Hosting(
+        config,
+        log,
+        log_lines,
+        host=host,
+        port=port,
+        advertise=None if options.advertise is None else parse_address(options.advertise),
+        first_node_id=options.node_id or 0,
+    )
+    testing = TestingOptions(
+        control=options.control,
+        control_file=options.control_file,
+        control_open=options.control_open,
+        control_hosts=options.control_host,
+        is_remote=options.testing_remote,
+    )
+    return TestingBrokers(hosting, options.brokers, data_dir, testing)
+
+
 def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) -> MetadataStore:
     """Raises ConfigError, StartError."""
     if (data_dir / METADATA_FILE).exists():
@@ -324,6 +378,4 @@ def _startup_ms() -> int:
 
 
 def _ticks_per_second() -> int:
-    import os
-
     return os.sysconf("SC_CLK_TCK")

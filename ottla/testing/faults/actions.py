@@ -59,8 +59,9 @@ class Error(Action):
     at: str = ""
 
     def __post_init__(self) -> None:
-        if self.code not in ErrorCode.__members__ or self.code == ErrorCode.NONE.name:
-            raise RuleError(f"error: there is no error {self.code!r}{nearest(self.code, ErrorCode.__members__)}")
+        # JSON may have something else than text there, which is no key.
+        if self.code not in [*ErrorCode.__members__] or self.code == ErrorCode.NONE.name:
+            raise RuleError(f"error: there is no error {self.code!r}{nearest(str(self.code), ErrorCode.__members__)}")
         _one_of("at", self.at, ("", "top"))
         parse_flag("after", self.after)
 

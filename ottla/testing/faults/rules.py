@@ -289,7 +289,7 @@ def _why_not(action: Action, apis: list[Api], match: Mapping[str, Any]) -> str:
 def _named_apis(given: Any) -> list[Api]:
     found: list[Api] = []
     for each in as_list(given):
-        if each in FAMILIES:
+        if isinstance(each, str) and each in FAMILIES:
             found += [_NAMED[name] for name in FAMILIES[each]]
         elif is_whole_number(each):
             if each not in APIS:

@@ -1,0 +1,237 @@
+"""`ottla control`: waits, faults, topics and reports of brokers in testing mode, for scripts in any language."""
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from ottla.cli.failures import ClientError
+from ottla.cli.names import CommandGroup
+from ottla.cli.operations.control import ControlAddress, ControlRefused, part
+from ottla.cli.output import Output
+
+
+class ControlSession:
+    """What a command asks, and how it prints."""
+
+    def __init__(self, url: str | None, file: Path | None, *, as_json: bool) -> None:
+        self.output = Output(as_json)
+        self._url, self._file = url, file
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Ends the process with a sentence where it is refused."""
+        try:
+            return ControlAddress.found(self._url, self._file).ask(method, path, body)
+        except ClientError as error:
+            if self.output.as_json and isinstance(error, ControlRefused):
+                self.output.json(dict(error.document))
+            else:
+                click.echo(f"ottla: {error}", err=True)
+            sys.exit(1)
+
+    def show(self, answer: Any, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        if self.output.as_json:
+            self.output.json(answer)
+        else:
+            self.output.table(columns, rows)
+
+
+def control_options(function: Callable[..., None]) -> Callable[..., None]:
+    @click.option("--url", metavar="URL", help="http://HOST:PORT or unix:PATH; else OTTLA_CONTROL_URL.")
+    @click.option("--file", metavar="FILE", type=click.Path(path_type=Path),
+                  help="Of `ottla serve --control-file`; else OTTLA_CONTROL_TOKEN has the token.")  # fmt: skip
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @functools.wraps(function)
+    def command(url: str | None, file: Path | None, as_json: bool, **values: Any) -> None:
+        function(ControlSession(url, file, as_json=as_json), **values)
+
+    return command
+
+
+def _milliseconds(_ctx: click.Context, _parameter: click.Parameter, seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _numbers(what: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], dict[str, int] | None]:
+    def parse(_ctx: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> dict[str, int] | None:
+        pairs = [text.rpartition("=") for text in texts]
+        if not all(name and number.isdecimal() for name, _, number in pairs):
+            raise click.BadParameter(f"{' '.join(texts)} is not {what}")
+        return {name: int(number) for name, _, number in pairs} or None
+
+    return parse
+
+
+@click.group(cls=CommandGroup)
+def control() -> None:
+    """Control brokers in testing mode: `ottla serve --testing --control`, and within `ottla run`."""
+
+
+@control.command("about")
+@control_options
+def about(session: ControlSession) -> None:
+    """Show the brokers, and what can be asked of them."""
+    answer = session.ask("GET", "/v1")
+    if session.output.as_json:
+        session.output.json(answer)
+        return
+    shown = {name: value for name, value in answer.items() if name != "not_served"}
+    session.output.facts(f"Ottla {answer['version']}", [(name, _words(value)) for name, value in shown.items()])
+
+
+@control.command("wait")
+@click.argument("condition", metavar="CONDITION")
+@click.option("--group", metavar="GROUP")
+@click.option("--topic", metavar="TOPIC")
+@click.option("--partition", metavar="N", type=int)
+@click.option("--members", metavar="N", type=int, help="Of group-stable.")
+@click.option("--assigned", metavar="TOPIC=N", multiple=True, callback=_numbers("TOPIC=N"),
+              help="Of group-stable, partitions that have an owner; repeatable.")  # fmt: skip
+@click.option("--generation", metavar="N", type=int, help="Of group-generation, or a later one.")
+@click.option("--lag", metavar="N", type=int, help="Of group-lag, 0 without it.")
+@click.option("--offset", "offsets", metavar="PARTITION=N", multiple=True, callback=_numbers("PARTITION=N"),
+              help="Of group-committed, or a later one; repeatable.")  # fmt: skip
+@click.option("--count", metavar="N", type=int, help="Records, of topic-records and topic-consumed.")
+@click.option("--node", metavar="N", type=int, help="Of partition-leader; any broker without it.")
+@click.option("--fault", metavar="ID", help="Of fault-hits.")
+@click.option("--hits", metavar="N", type=int, help="Of fault-hits, 1 without it.")
+@click.option("--within", "within_ms", metavar="SECONDS", type=click.FloatRange(0, 60), callback=_milliseconds,
+              help="At most a minute; by default the deadline of the brokers, 5 seconds.")  # fmt: skip
+@control_options
+def wait(session: ControlSession, condition: str, **values: Any) -> None:
+    """Wait until something holds; where it does not, say why and end with status 1.
+
+    A CONDITION is group-stable, group-empty, group-generation, group-lag, group-committed, topic-records,
+    topic-consumed, topic-in-sync, partition-leader or fault-hits.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    answer = session.ask("POST", "/v1/wait", {"for": condition, **given})
+    if session.output.as_json:
+        session.output.json(answer)
+    else:
+        session.output.say(answer["state"])
+
+
+@control.group("faults", cls=CommandGroup)
+def faults() -> None:
+    """Rules by which requests fail, wait or get lost (docs/faults.md)."""
+
+
+@faults.command("list")
+@control_options
+def list_faults(session: ControlSession) -> None:
+    """List the rules, and how often they have acted."""
+    _show_faults(session, session.ask("GET", "/v1/faults"))
+
+
+@faults.command("add")
+@click.argument("rules", metavar="RULE...", nargs=-1, required=True)
+@control_options
+def add_faults(session: ControlSession, rules: Sequence[str]) -> None:
+    """Add rules, all or none: `api=Produce,topic=orders,drop=response`, or JSON."""
+    _show_faults(session, session.ask("POST", "/v1/faults", {"rules": list(rules)}))
+
+
+@faults.command("remove")
+@click.argument("fault_id", metavar="ID")
+@control_options
+def remove_fault(session: ControlSession, fault_id: str) -> None:
+    """Remove a rule; what it holds goes on."""
+    _show_faults(session, session.ask("DELETE", f"/v1/faults/{part(fault_id)}"))
+
+
+@faults.command("release")
+@click.argument("fault_id", metavar="ID")
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="How many, the oldest first; by default all.")
+@control_options
+def release_fault(session: ControlSession, fault_id: str, count: int | None) -> None:
+    """Let requests go on that a rule with `hold` holds."""
+    answer = session.ask("POST", f"/v1/faults/{part(fault_id)}/release", {"count": count})
+    if session.output.as_json:
+        session.output.json(answer)
+    else:
+        session.output.say(f"released {answer['released']} requests")
+
+
+def _show_faults(session: ControlSession, answer: Mapping[str, Any]) -> None:
+    rows = [(each["id"], each["hits"], each["held"], each["text"]) for each in answer["faults"]]
+    session.show(answer, ("id", "hits", "held", "what it did"), rows)
+
+
+@control.command("reset")
+@control_options
+def reset(session: ControlSession) -> None:
+    """Empty the brokers: topics, groups, connections, rules."""
+    answer = session.ask("POST", "/v1/reset", {})
+    if session.output.as_json:
+        session.output.json(answer)
+        return
+    session.output.say(f"deleted {answer['topics']} topics and {answer['groups']} groups")
+    session.output.lines(answer["leaks"])
+
+
+@control.command("topics")
+@control_options
+def topics(session: ControlSession) -> None:
+    """List the topics."""
+    answer = session.ask("GET", "/v1/topics")
+    session.show(answer, ("topic",), [(name,) for name in answer["topics"]])
+
+
+@control.command("records")
+@click.argument("topic", metavar="TOPIC")
+@click.option("--partition", metavar="N", type=click.IntRange(min=0))
+@click.option("--start", metavar="OFFSET", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--limit", metavar="N", type=click.IntRange(min=0), default=1000, show_default=True)
+@control_options
+def records(session: ControlSession, topic: str, partition: int | None, start: int, limit: int) -> None:
+    """Print the records of a topic, without a consumer."""
+    chosen = "" if partition is None else f"&partition={partition}"
+    answer = session.ask("GET", f"/v1/topics/{part(topic)}/records?start={start}&limit={limit}{chosen}")
+    rows = [(each["partition"], each["offset"], _text(each["key"]), _text(each["value"])) for each in answer["records"]]
+    session.show(answer, ("partition", "offset", "key", "value"), rows)
+
+
+@control.command("groups")
+@control_options
+def groups(session: ControlSession) -> None:
+    """List the groups."""
+    answer = session.ask("GET", "/v1/groups")
+    columns = ("group_id", "state", "generation", "members")
+    session.show(answer, ("group", *columns[1:]), [[each[name] for name in columns] for each in answer["groups"]])
+
+
+@control.command("brokers")
+@click.argument("action", type=click.Choice(("kill", "stop", "restart")))
+@click.argument("node", metavar="NODE", type=click.IntRange(min=0))
+@control_options
+def brokers(session: ControlSession, action: str, node: int) -> None:
+    """Kill, stop or restart a broker of several in a process."""
+    answer = session.ask("POST", f"/v1/brokers/{node}/{action}", {})
+    if session.output.as_json:
+        session.output.json(answer)
+    else:
+        session.output.say(f"brokers that run: {_words(answer['brokers']) or 'none'}")
+
+
+@control.command("report")
+@control_options
+def report(session: ControlSession) -> None:
+    """Print what a failing test shows: hints, rebalances, the last requests, faults, the log."""
+    answer = session.ask("GET", "/v1/report")
+    if session.output.as_json:
+        session.output.json(answer)
+        return
+    for section in answer["sections"]:
+        session.output.lines([f"---- {section['title']} ----", section["text"]])
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, cast("Any", value))) if isinstance(value, list) else str(value)
+
+
+def _text(value: Mapping[str, str] | None) -> str | None:
+    return None if value is None else value.get("text", value.get("base64"))

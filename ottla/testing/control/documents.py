@@ -1,0 +1,325 @@
+"""What is asked and answered over HTTP, beside what `ottla.testing.views` has. Times are milliseconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ottla.storage.checkpoints import uuid_to_text
+from ottla.testing.faults.faults import Fault
+from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.faults.state import Hit
+from ottla.testing.reading import BrokerReader
+from ottla.testing.views import GroupRebalance, GroupView, MemberView, PartitionView, StoredRecord, TopicView
+
+# Questions.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopicBody:
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    partitions: int | None = None
+    """How many it has then."""
+    delete_records_before: Mapping[str, int] | None = None
+    """By partition, the offset that it begins at then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderBody:
+    name: str
+    value: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    value: bytes | None = None
+    key: bytes | None = None
+    headers: Sequence[HeaderBody] = ()
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecords:
+    records: Sequence[NewRecord]
+    partition: int | None = None
+    """Of all of them; without it their keys choose."""
+    acks: Literal["all", "1", "0"] = "all"
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseBody:
+    count: int | None = None
+    """How many, the oldest first; without it all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestMark:
+    name: str
+    phase: Literal["begin", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitBody:
+    for_: str
+    group: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    members: int | None = None
+    assigned: Mapping[str, int] | None = None
+    generation: int | None = None
+    lag: int | None = None
+    offsets: Mapping[str, int] | None = None
+    count: int | None = None
+    node: int | None = None
+    fault: str | None = None
+    hits: int | None = None
+    within_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoBody:
+    pass
+
+
+# Answers.
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    version: str
+    bootstrap: str
+    cluster_id: str
+    brokers: Sequence[int]
+    """Those that run."""
+    fault_seed: int
+    clock: Literal["real"]
+    features: Sequence[str]
+    not_served: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    topics: int
+    groups: int
+    leaks: Sequence[str]
+    """Clients that were cut."""
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    topics: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDocument:
+    name: str
+    topic_id: str
+    configs: Mapping[str, str]
+    partitions: Sequence[PartitionView]
+
+    @classmethod
+    def of(cls, view: TopicView) -> "TopicDocument":
+        return cls(view.name, uuid_to_text(view.topic_id), view.configs, view.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDocument:
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[HeaderBody]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    leader_epoch: int
+    is_control: bool
+
+    @classmethod
+    def of(cls, record: StoredRecord) -> "RecordDocument":
+        headers = [HeaderBody(name=_text(name), value=value) for name, value in record.headers]
+        return cls(
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            headers,
+            record.producer_id,
+            record.producer_epoch,
+            record.sequence,
+            record.leader_epoch,
+            record.is_control,
+        )
+
+
+def _text(name: str) -> str:
+    """Keys of headers that are not UTF-8 have lone surrogates, which are no JSON."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    records: Sequence[RecordDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAt:
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsWritten:
+    records: Sequence[WrittenAt]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedAt:
+    topic: str
+    partition: int
+    offset: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDocument:
+    group_id: str
+    state: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: Sequence[MemberView]
+    offsets: Sequence[CommittedAt]
+
+    @classmethod
+    def of(cls, view: GroupView, reader: BrokerReader) -> "GroupDocument":
+        lags = {topic: reader.lag(view, topic) for topic, _ in view.offsets}
+        offsets = [
+            CommittedAt(topic, partition, offset, lags[topic].get(partition, 0))
+            for (topic, partition), offset in view.offsets.items()
+        ]
+        return cls(view.group_id, view.state, view.generation, view.protocol, view.leader, view.members, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    group_id: str
+    state: str
+    generation: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    groups: Sequence[GroupSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceList:
+    rebalances: Sequence[GroupRebalance]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultDocument:
+    id: str
+    rule: Mapping[str, Any] | None
+    """None of one that is of a function in Python."""
+    hits: int
+    held: int
+    is_exhausted: bool
+    near_misses: Mapping[str, int]
+    text: str
+    hit_log: Sequence[Hit] = ()
+
+    @classmethod
+    def of(cls, fault: Fault, hits_shown: int = 0) -> "FaultDocument":
+        try:
+            rule = fault.to_json()
+        except RuleError:
+            rule = None
+        return cls(
+            fault.id,
+            rule,
+            fault.hits,
+            fault.held,
+            fault.is_exhausted,
+            fault.near_misses,
+            fault.explain(),
+            fault.hit_log[-hits_shown:] if hits_shown else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FaultList:
+    faults: Sequence[FaultDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    released: int
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    brokers: Sequence[int]
+    """Those that run now."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitMet:
+    waited_ms: float
+    state: str
+    """In words."""
+    group: GroupDocument | None = None
+    topic: TopicDocument | None = None
+    fault: FaultDocument | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WireLine:
+    at_ms: float
+    """Since the first of those that are shown."""
+    connection: str
+    client_id: str | None
+    api: str
+    version: int
+    what: str
+    member_id: str
+    error: str | None
+    """`NONE` where it went well; null where there is no answer yet."""
+    duration_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WireLines:
+    requests: Sequence[WireLine]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlReport:
+    test: str
+    sections: Sequence[ReportSection]
+
+
+@dataclass(frozen=True, slots=True)
+class TestEnd:
+    name: str
+    leaks: Sequence[str]
+    """Connections that are still open."""
+    unused_faults: Sequence[str]

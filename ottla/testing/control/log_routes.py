@@ -1,0 +1,217 @@
+"""Topics, records and groups over HTTP."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.protocol.records.record import Record
+from ottla.testing.conditions import near_names
+from ottla.testing.control.documents import (
+    GroupDocument,
+    GroupList,
+    GroupSummary,
+    NewRecord,
+    NewRecords,
+    NewTopicBody,
+    RebalanceList,
+    RecordDocument,
+    Records,
+    RecordsWritten,
+    TopicChange,
+    TopicDocument,
+    TopicNames,
+    WrittenAt,
+)
+from ottla.testing.control.problems import missing, wrong_state, wrong_value
+from ottla.testing.control.router import ControlCall, QueryField, Row
+from ottla.testing.control.service import ControlService, checked_wait
+from ottla.testing.reading import ISOLATION, TooManyRecordsError
+from ottla.testing.views import GroupView, TopicView
+from ottla.testing.waits import DeadlineExceeded, Explanation
+
+PARTITIONS_MAX: Final = 10_000
+"""Of one topic: a test that wants more has mistyped."""
+RECORDS_SHOWN: Final = 1000
+ACKS: Final = {"all": -1, "1": 1, "0": 0}
+INT32_MAX: Final = (1 << 31) - 1
+SCALARS: Final = str | int | float | bool
+
+
+def _topics(service: ControlService, _call: ControlCall) -> TopicNames:
+    return TopicNames(service.bed.reader.topic_names())
+
+
+async def _create_topic(service: ControlService, call: ControlCall) -> TopicDocument:
+    body: NewTopicBody = call.body
+    if body.partitions is not None:
+        _check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
+    if body.replication_factor is not None:
+        _check_range("replication_factor", body.replication_factor, 1, INT32_MAX >> 16)
+    for name, value in (body.configs or {}).items():
+        if not isinstance(value, SCALARS):
+            raise wrong_value(f"configs.{name}", "expected a text, a number, true or false")
+    await service.bed.writer.create_topic(body.name, body.partitions, body.replication_factor, body.configs or {})
+    return TopicDocument.of(_view(service, body.name))
+
+
+def _topic(service: ControlService, call: ControlCall) -> TopicDocument:
+    return TopicDocument.of(_view(service, call.path["topic"]))
+
+
+async def _change_topic(service: ControlService, call: ControlCall) -> TopicDocument:
+    body: TopicChange = call.body
+    view = _view(service, call.path["topic"])
+    befores = _by_partition(view, "delete_records_before", body.delete_records_before or {})
+    if body.partitions is not None:
+        _check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
+        await service.bed.writer.add_partitions(view.name, body.partitions)
+    for partition, before in befores.items():
+        await service.bed.writer.delete_records(view.name, partition, before)
+    return TopicDocument.of(_view(service, view.name))
+
+
+async def _delete_topic(service: ControlService, call: ControlCall) -> TopicNames:
+    name = _view(service, call.path["topic"]).name
+    await service.bed.writer.delete_topic(name)
+    return TopicNames([each for each in service.bed.reader.topic_names() if each != name])
+
+
+async def _records(service: ControlService, call: ControlCall) -> Records:
+    name, query = call.path["topic"], call.query
+    partition, start, limit = query["partition"], query["start"], query["limit"]
+    isolation = query["isolation"]
+    if isolation not in ISOLATION:
+        raise wrong_value("isolation", f"expected one of {', '.join(ISOLATION)}")
+    wait_ms = checked_wait(query["wait_ms"], "wait_ms")
+    if wait_ms:
+        await _arrived(service, name, partition, start, wait_ms)
+    view = _view(service, name)
+    if partition is not None and partition >= len(view.partitions):
+        raise missing("partition", f"{name} has {len(view.partitions)} partitions, from 0 on")
+    try:
+        found = service.bed.reader.records(name, partition, start, isolation, limit)
+    except TooManyRecordsError as error:
+        raise wrong_state(str(error)) from None
+    return Records([RecordDocument.of(each) for each in found])
+
+
+async def _arrived(service: ControlService, name: str, partition: int | None, start: int, wait_ms: int) -> None:
+    """Until there is a record from `start` on, at most so long."""
+    try:
+        await service.wait(_Arrival(service, name, partition, start), wait_ms)
+    except DeadlineExceeded:
+        return
+
+
+class _Arrival:
+    def __init__(self, service: ControlService, name: str, partition: int | None, start: int) -> None:
+        self._service = service
+        self._name, self._partition, self._start = name, partition, start
+        self.wanted = f"no record of {name} from {start} on came"
+
+    def is_met(self) -> bool:
+        view = self._service.bed.reader.topic(self._name)
+        partitions = () if view is None else view.partitions
+        chosen = [each for each in partitions if self._partition in (None, each.partition)]
+        return any(each.high_watermark > max(self._start, each.log_start_offset) for each in chosen)
+
+    def explain(self) -> Explanation:
+        return Explanation(self.wanted)
+
+
+async def _produce(service: ControlService, call: ControlCall) -> RecordsWritten:
+    body: NewRecords = call.body
+    if body.partition is not None:
+        _check_range("partition", body.partition, 0, INT32_MAX)
+    for index, each in enumerate(body.records):
+        if each.timestamp is not None and each.timestamp < 0:
+            raise wrong_value(f"records[{index}].timestamp", "expected milliseconds since 1970")
+    places = await service.bed.writer.produce(
+        call.path["topic"],
+        [_record(each) for each in body.records],
+        partition=body.partition,
+        acks=ACKS[body.acks],
+        compression=body.compression,
+    )
+    return RecordsWritten([WrittenAt(partition, offset) for partition, offset in places])
+
+
+def _record(given: NewRecord) -> Record:
+    headers = [(each.name, each.value) for each in given.headers]
+    timestamp = -1 if given.timestamp is None else given.timestamp
+    return Record(timestamp=timestamp, key=given.key, value=given.value, headers=headers)
+
+
+def _groups(service: ControlService, _call: ControlCall) -> GroupList:
+    views = [service.bed.reader.group(each) for each in service.bed.reader.group_ids()]
+    return GroupList([GroupSummary(each.group_id, each.state, each.generation, len(each.members)) for each in views])
+
+
+def _group(service: ControlService, call: ControlCall) -> GroupDocument:
+    return GroupDocument.of(_group_view(service, call), service.bed.reader)
+
+
+def _history(service: ControlService, call: ControlCall) -> RebalanceList:
+    group_id = call.path["group"]
+    rebalances = service.bed.histories.of(group_id)
+    if not rebalances:
+        _group_view(service, call)
+    return RebalanceList(rebalances)
+
+
+def _group_view(service: ControlService, call: ControlCall) -> GroupView:
+    """Raises Problem."""
+    group_id, reader = call.path["group"], service.bed.reader
+    view = reader.group(group_id)
+    if not view.exists:
+        raise missing("group", f"there is no group {group_id!r}; {near_names('group', group_id, reader.group_ids())}")
+    return view
+
+
+def _view(service: ControlService, name: str) -> TopicView:
+    """Raises Problem."""
+    reader = service.bed.reader
+    view = reader.topic(name)
+    if view is None:
+        raise missing("topic", f"there is no topic {name!r}; {near_names('topic', name, reader.topic_names())}")
+    return view
+
+
+def _by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict[int, int]:
+    """Raises Problem."""
+    known = {str(each.partition): each.partition for each in view.partitions}
+    for name in given:
+        if name not in known:
+            raise wrong_value(f"{field}.{name}", f"{view.name} has {len(known)} partitions, from 0 on")
+    return {known[name]: offset for name, offset in given.items()}
+
+
+def _check_range(field: str, value: int, lowest: int, highest: int) -> None:
+    if not lowest <= value <= highest:
+        raise wrong_value(field, f"{value}, expected {lowest} to {highest}")
+
+
+_QUERY: Final = (
+    QueryField("partition", "Of this partition alone."),
+    QueryField("start", "From this offset on, in each partition.", 0),
+    QueryField("limit", "More than these are refused.", RECORDS_SHOWN),
+    QueryField("wait_ms", "Where there is none yet, wait so long.", 0),
+    QueryField("isolation", f"One of {', '.join(ISOLATION)}.", ISOLATION[0], is_number=False),
+)
+# fmt: off
+LOG_ROWS: Final = (
+    Row("GET", "/v1/topics", "The names of topics.", _topics, answer=TopicNames),
+    Row("POST", "/v1/topics", "Make a topic.", _create_topic, NewTopicBody, TopicDocument, status=201, changes=True),
+    Row("GET", "/v1/topics/{topic}", "A topic.", _topic, answer=TopicDocument),
+    Row("PATCH", "/v1/topics/{topic}", "Add partitions, delete records.", _change_topic, TopicChange, TopicDocument,
+        changes=True),
+    Row("DELETE", "/v1/topics/{topic}", "Delete a topic.", _delete_topic, answer=TopicNames, changes=True),
+    Row("GET", "/v1/topics/{topic}/records", "What consumers would read.", _records, answer=Records, query=_QUERY),
+    Row("POST", "/v1/topics/{topic}/records", "Produce.", _produce, NewRecords, RecordsWritten, changes=True),
+    Row("GET", "/v1/groups", "All groups.", _groups, answer=GroupList),
+    Row("GET", "/v1/groups/{group}", "A group.", _group, answer=GroupDocument),
+    Row("GET", "/v1/groups/{group}/history", "Its rebalances.", _history, answer=RebalanceList),
+    Row("POST", "/v1/groups/{group}/evict", "Remove a member from a group."),
+    Row("POST", "/v1/groups/{group}/rebalance", "Have a group rebalance."),
+    Row("POST", "/v1/groups/{group}/offsets", "Commit offsets of a group."),
+)
+# fmt: on

@@ -1,0 +1,64 @@
+"""All rows: those that are served, and those of features that are not, which are answered 501.
+
+A feature that is served takes the place of its rows here by rows of its own module.
+"""
+
+from typing import Final
+
+from ottla.broker.admin.http import HttpResponse
+from ottla.broker.logging import LazyLog
+from ottla.testing.control.documents import About
+from ottla.testing.control.event_log import EventLog
+from ottla.testing.control.fault_routes import FAULT_ROWS
+from ottla.testing.control.log_routes import LOG_ROWS
+from ottla.testing.control.openapi import openapi_document
+from ottla.testing.control.router import ControlCall, Router, Row, json_response
+from ottla.testing.control.service import ControlService
+from ottla.testing.control.wait_routes import WAIT_ROWS
+from ottla.testing.control.world_routes import WORLD_ROWS, about
+from ottla.testing.testbed import Testbed
+
+NOT_SERVED_ROWS: Final = (
+    Row("PUT", "/v1/snapshots/{name}", "Keep the state of the brokers."),
+    Row("POST", "/v1/snapshots/{name}/restore", "Go back to a snapshot."),
+    Row("PUT", "/v1/seed", "Load topics, records, groups and rules."),
+    Row("GET", "/v1/clock", "The time of the brokers."),
+    Row("POST", "/v1/clock/advance", "Move the time of the brokers on."),
+    Row("POST", "/v1/clock/freeze", "Stop the time of the brokers."),
+    Row("POST", "/v1/clock/resume", "Have the time of the brokers go on."),
+    Row("POST", "/v1/clock/set", "Set the time of the brokers."),
+    Row("POST", "/v1/brokers/{node}/pause", "As SIGSTOP."),
+    Row("POST", "/v1/brokers/{node}/resume", "As SIGCONT."),
+    Row("POST", "/v1/partitions/{topic}/{partition}/leader", "Move the leader of a partition."),
+    Row("PUT", "/v1/links", "Faults between brokers."),
+    Row("PUT", "/v1/disks/{node}", "Faults of a disk."),
+    Row("POST", "/v1/wire/start", "Record requests to a file."),
+    Row("POST", "/v1/wire/stop", "End the recording."),
+    Row("GET", "/v1/audit", "What was lost, doubled or reordered."),
+    Row("GET", "/v1/coverage", "What of the protocol was used."),
+)
+
+
+def _about(service: ControlService, _call: ControlCall) -> About:
+    served = list(dict.fromkeys(each.feature for each in ROWS if each.handler is not None and each.feature))
+    not_served = [f"{each.method} {each.path}" for each in ROWS if each.handler is None]
+    return about(service, served, not_served)
+
+
+def _openapi(_service: ControlService, _call: ControlCall) -> HttpResponse:
+    return json_response(openapi_document(ROWS))
+
+
+ROWS: Final = (
+    Row("GET", "/v1", "What this is.", _about, answer=About),
+    Row("GET", "/v1/openapi.json", "This table, as OpenAPI 3.1.", _openapi, needs_brokers=False),
+    *WORLD_ROWS,
+    *LOG_ROWS,
+    *FAULT_ROWS,
+    *WAIT_ROWS,
+    *NOT_SERVED_ROWS,
+)
+
+
+def router_of(bed: Testbed, events: EventLog, log: LazyLog) -> Router:
+    return Router(ControlService(bed, events), ROWS, log)

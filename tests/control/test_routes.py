@@ -1,0 +1,233 @@
+"""Each row over HTTP, on a broker that serves clients."""
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from ottla.testing.control.routes import ROWS
+from ottla.testing.testbed import Testbed
+from tests.control.asking import Asker
+
+
+def produce(bed: Testbed, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap, "client.id": "billing", "retry.backoff.ms": 10})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def producing(bed: Testbed, topic: str, *values: bytes) -> threading.Thread:
+    """In a thread of its own."""
+    thread = threading.Thread(target=produce, args=(bed, topic, *values))
+    thread.start()
+    return thread
+
+
+def test_about_says_what_is_served_and_what_is_not(asker: Asker, bed: Testbed) -> None:
+    about = asker.get("/v1")
+
+    assert (about["bootstrap"], about["cluster_id"]) == (bed.hosted.bootstrap, bed.hosted.cluster_id)
+    assert about["brokers"] == [0]
+    assert {"reset", "topics", "groups", "faults", "wait", "events"} <= set(about["features"])
+    assert about["not_served"] == [f"{row.method} {row.path}" for row in ROWS if row.handler is None]
+
+
+def test_topics_are_made_changed_and_deleted(asker: Asker) -> None:
+    made = asker.ask("POST", "/v1/topics", {"name": "orders", "partitions": 2, "configs": {"retention.ms": 1000}})
+    assert made.status == 201
+    assert (made.json["configs"], len(made.json["partitions"])) == ({"retention.ms": "1000"}, 2)
+    assert asker.ask("POST", "/v1/topics", {"name": "orders"}).problem == (409, "kafka-error")
+
+    asker.post("/v1/topics/orders/records", {"records": [{"value": "a"}, {"value": "b"}], "partition": 0})
+    changed = asker.ask("PATCH", "/v1/topics/orders", {"partitions": 3, "delete_records_before": {"0": 1}}).json
+
+    assert [each["log_start_offset"] for each in changed["partitions"]] == [1, 0, 0]
+    assert asker.get("/v1/topics") == {"topics": ["orders"]}
+    assert asker.ask("DELETE", "/v1/topics/orders").json == {"topics": []}
+    assert asker.ask("GET", "/v1/topics/orders").problem == (404, "no-such-topic")
+
+
+def test_records_are_text_where_they_can_be(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", "büch".encode(), b"\xff\x00")
+    headers = [{"name": "trace", "value": "1"}, {"name": "none", "value": None}]
+    asker.post("/v1/topics/orders/records", {"records": [{"key": "k", "value": None, "headers": headers}]})
+
+    records = asker.get("/v1/topics/orders/records?start=0")["records"]
+
+    assert [each["value"] for each in records] == [{"text": "büch"}, {"base64": "/wA="}, None]
+    assert records[2]["headers"] == [{"name": "trace", "value": {"text": "1"}}, {"name": "none", "value": None}]
+    assert asker.ask("GET", "/v1/topics/orders/records?limit=2").problem == (409, "wrong-state")
+    assert asker.ask("GET", "/v1/topics/orders/records?partition=9").problem == (404, "no-such-partition")
+    assert asker.ask("GET", "/v1/topics/orders/records?first=9").problem == (400, "wrong-value")
+
+
+def test_records_are_waited_for(asker: Asker, bed: Testbed) -> None:
+    threading.Timer(0.2, produce, (bed, "orders", b"late")).start()
+
+    records = asker.get("/v1/topics/orders/records?wait_ms=20000")["records"]
+
+    assert [each["value"] for each in records] == [{"text": "late"}]
+    assert asker.get("/v1/topics/orders/records?start=1&wait_ms=50") == {"records": []}
+
+
+def test_group_is_shown_with_its_history(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", b"a", b"b")
+    config = {"bootstrap.servers": bed.hosted.bootstrap, "group.id": "shop", "auto.offset.reset": "earliest"}
+    consumer = Consumer(config)
+    consumer.subscribe(["orders"])
+    assert consumer.poll(20) is not None
+
+    group = asker.post("/v1/wait", {"for": "group-stable", "group": "shop", "members": 1})["group"]
+    assert (group["state"], group["members"][0]["assignment"]) == ("Stable", {"orders": [0]})
+    assert asker.get("/v1/groups")["groups"] == [
+        {"group_id": "shop", "state": "Stable", "generation": group["generation"], "members": 1}
+    ]
+    assert asker.get("/v1/groups/shop/history")["rebalances"][-1]["cause"] == "member joined"
+    consumer.close()
+    offsets = asker.post("/v1/wait", {"for": "group-empty", "group": "shop"})["group"]["offsets"]
+
+    assert [each["topic"] for each in offsets] == ["orders"]
+    assert asker.ask("GET", "/v1/groups/shap").json["detail"] == "there is no group 'shap'; there is shop"
+
+
+def test_fault_is_added_hit_released_and_removed(asker: Asker, bed: Testbed) -> None:
+    rule = {"match": {"api": "Produce", "topic": "orders"}, "do": {"hold": True}}
+    (added,) = asker.post("/v1/faults", rule)["faults"]
+    produced = producing(bed, "orders", b"held")
+
+    met = asker.post("/v1/wait", {"for": "fault-hits", "fault": added["id"]})
+    assert (met["fault"]["hits"], met["fault"]["held"]) == (1, 1)
+    assert asker.post(f"/v1/faults/{added['id']}/release", {}) == {"released": 1}
+    produced.join(20)
+
+    shown = asker.get(f"/v1/faults/{added['id']}?hits=5")
+    assert [(hit["api"], hit["action"]) for hit in shown["hit_log"]] == [("Produce", "hold")]
+    assert asker.ask("DELETE", f"/v1/faults/{added['id']}").status == 200
+    assert asker.ask("DELETE", f"/v1/faults/{added['id']}").problem == (404, "no-such-fault")
+
+
+def test_rules_of_one_request_are_added_all_or_none(asker: Asker) -> None:
+    wrong = {"id": "net", "rules": ["api=Fetch,delay=5", {"match": {"api": "Fetsh"}, "do": {"delay": 5}}]}
+    refused = asker.ask("POST", "/v1/faults", wrong)
+    assert refused.problem == (400, "wrong-rule")
+    assert "did you mean 'Fetch'?" in refused.json["detail"]
+    assert asker.get("/v1/faults") == {"faults": []}
+
+    both = asker.post("/v1/faults", {"id": "net", "rules": ["api=Fetch,delay=5", {"do": {"delay": 5}}]})
+
+    assert [each["id"] for each in both["faults"]] == ["net-1", "net-2"]
+
+
+@pytest.mark.parametrize("rule", [{"do": {"call": "print"}}, {"match": {"when": "1"}, "do": {"delay": 1}}])
+def test_no_code_comes_in(asker: Asker, rule: Any) -> None:
+    refused = asker.ask("POST", "/v1/faults", rule)
+
+    assert refused.problem == (400, "wrong-value")
+    assert "functions, for tests in Python" in refused.json["detail"]
+
+
+def test_rule_is_in_force_when_the_answer_leaves(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", b"first")
+    asker.post("/v1/faults", "api=Produce,topic=orders,error=INVALID_RECORD")
+    refused: list[object] = []
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap})
+    producer.produce("orders", b"second", on_delivery=lambda error, _: refused.append(error.name()))
+
+    assert (producer.flush(20), refused) == (0, ["INVALID_RECORD"])
+
+
+def test_wait_that_is_over_says_what_is_missing(asker: Asker) -> None:
+    asker.post("/v1/faults", {"id": "lost", "match": {"api": "Produce", "topic": "order"}, "do": {"drop": "response"}})
+
+    late = asker.ask("POST", "/v1/wait", {"for": "fault-hits", "fault": "lost", "hits": 2, "within_ms": 50})
+
+    assert late.problem == (408, "deadline-exceeded")
+    assert late.json["wanted"] == "fault 'lost' did not have 2 hits"
+    assert late.json["missing"] == ["2 of 2 hits"]
+    assert late.json["state"].endswith("never hit: no Produce request came that it could match")
+    assert late.json["text"].startswith("fault 'lost' did not have 2 hits within 0.1 s\n  now ")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "for"),
+        ({"for": "group-stabel"}, "for"),
+        ({"for": "group-stable"}, "group"),
+        ({"for": "group-stable", "group": "g", "lag": 1}, "lag"),
+        ({"for": "group-stable", "group": "g", "within_ms": 60_001}, "within_ms"),
+        ({"for": "topic-records", "topic": "t", "count": -1}, "count"),
+        ({"for": "group-committed", "group": "g", "topic": "t", "offsets": {"x": 1}}, "offsets.x"),
+    ],
+)
+def test_wait_that_can_never_be_is_refused(asker: Asker, body: Any, field: str) -> None:
+    refused = asker.ask("POST", "/v1/wait", body)
+
+    assert (refused.problem, refused.json["field"]) == ((400, "wrong-value"), field)
+
+
+def test_events_are_numbered_and_come_as_they_happen(asker: Asker, bed: Testbed) -> None:
+    last = asker.ask("GET", "/v1/events?wait_ms=0").lines[-1:]
+    after = last[0]["number"] if last else 0
+    threading.Timer(0.2, asker.post, ("/v1/faults", "api=Produce,topic=orders,delay=1")).start()
+
+    (first,) = asker.ask("GET", f"/v1/events?after={after}&wait_ms=20000").lines
+    produce(bed, "orders", b"a")
+    hit = asker.ask("GET", f"/v1/events?after={after + 1}&wait_ms=20000").lines[0]
+
+    assert (first["number"], first["kind"]) == (after + 1, "fault_added")
+    assert (hit["number"], hit["kind"], hit["client_id"]) == (after + 2, "fault_hit", "billing")
+    assert asker.ask("GET", f"/v1/events?after={after + 99}&wait_ms=1").lines == []
+
+
+def test_wire_and_report_show_the_last_requests(asker: Asker, bed: Testbed) -> None:
+    asker.post("/v1/tests", {"name": "test_orders", "phase": "begin"})
+    produce(bed, "orders", b"secret value")
+    asker.post("/v1/faults", "api=Fetch,topic=orders,delay=1")
+
+    (last,) = asker.get("/v1/wire?last=1")["requests"]
+    report = asker.get("/v1/report")
+    ended = asker.post("/v1/tests", {"name": "test_orders", "phase": "end"})
+
+    assert (last["api"], last["error"], last["client_id"]) == ("Produce", "NONE", "billing")
+    assert report["test"] == "test_orders"
+    assert "Produce" in str(report)
+    assert "secret value" not in str(report)
+    assert [each.partition(" never hit")[0] for each in ended["unused_faults"]] == [
+        "'fault-1' ({api: Fetch, topic: orders} → delay)"
+    ]
+
+
+def test_reset_names_the_clients_that_it_cuts(asker: Asker, bed: Testbed) -> None:
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap, "client.id": "left"})
+    producer.produce("orders", b"a")
+    producer.flush(20)
+
+    answer = asker.post("/v1/reset", {})
+
+    assert (answer["topics"], len(answer["leaks"]) >= 1) == (1, True)
+    assert all(" left#" in each and each.endswith("was not closed") for each in answer["leaks"])
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.handler is None], ids=lambda row: f"{row.method} {row.path}"
+)
+def test_feature_that_is_not_served_is_501(asker: Asker, row: Any) -> None:
+    refused = asker.ask(row.method, row.path.replace("{", "").replace("}", ""))
+
+    assert refused.problem == (501, "not-served")
+
+
+def test_a_broker_by_itself_is_not_killed(asker: Asker) -> None:
+    assert asker.ask("POST", "/v1/brokers/0/kill", {}).problem == (409, "wrong-state")
+    assert asker.ask("POST", "/v1/brokers/7/kill", {}).problem == (404, "no-such-broker")
+
+
+def test_wrong_paths_and_methods_are_named(asker: Asker) -> None:
+    wrong = asker.ask("PUT", "/v1/topics", {})
+    assert (wrong.problem, wrong.headers["allow"]) == ((405, "wrong-method"), "GET, POST")
+    assert asker.ask("GET", "/v1/topic").json["detail"].startswith("there is no such path; did you mean '/v1/topics'?")
+    assert asker.ask("OPTIONS", "/v1/topics").status == 405
+    assert asker.ask("GET", "/v1/topics/%ff").problem == (400, "wrong-value")
