@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"
     )
 
+    group.addoption("--ottla-artifacts", metavar="DIR", help="where a failed test leaves its capture, log and report")
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
 
@@ -80,7 +81,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         run.has_failed |= report.failed
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
-            report.sections += run.sections(is_full=detail == "full")
+            report.sections += run.sections(report, is_full=detail == "full")
     return report
 
 

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
     from ottla.testing.waits import DeadlineExceeded
+    from ottla.testing.wire_capture.file_format import CaptureError
+    from ottla.testing.wire_capture.recording import CaptureWarning, WireCapture, WireCaptureAsync
 
 __all__ = [
+    "CaptureError",
+    "CaptureWarning",
     "DeadlineExceeded",
     "Kafka",
     "KafkaAsync",
@@ -28,11 +32,15 @@ __all__ = [
     "Record",
     "SeedError",
     "SnapshotError",
+    "WireCapture",
+    "WireCaptureAsync",
     "broker",
     "broker_fixture",
 ]
 
 _EXPORTS = {
+    "CaptureError": "ottla.testing.wire_capture.file_format",
+    "CaptureWarning": "ottla.testing.wire_capture.recording",
     "DeadlineExceeded": "ottla.testing.waits",
     "Kafka": "ottla.testing.handle",
     "KafkaAsync": "ottla.testing.async_handle",
@@ -43,6 +51,8 @@ _EXPORTS = {
     "Record": "ottla.protocol.records.record",
     "SeedError": "ottla.testing.seeds.seed_schema",
     "SnapshotError": "ottla.testing.snapshots.snapshots",
+    "WireCapture": "ottla.testing.wire_capture.recording",
+    "WireCaptureAsync": "ottla.testing.wire_capture.recording",
     "broker": "ottla.testing.scripts",
     "broker_fixture": "ottla.testing.fixtures",
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
 class KafkaAsync:
@@ -48,6 +49,12 @@ class KafkaAsync:
 
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         return self.faults.fault(do=do, **fields)
+
+    @property
+    def wire(self) -> "KafkaWireAsync":
+        from ottla.testing.wire_capture.recording import KafkaWireAsync
+
+        return KafkaWireAsync(self._bed)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.wire_capture.recording import KafkaWire
 
 RECORDS_MAX = 100_000
 
@@ -96,6 +97,16 @@ class Kafka:
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         """One rule, as of `Faults.fault`; as a context it is removed at the end. Raises RuleError."""
         return self.faults.fault(do=do, **fields)
+
+    # The wire.
+
+    @property
+    def wire(self) -> "KafkaWire":
+        """Captures of what goes over the wire (docs/wire.md)."""
+        # Imported here: most tests capture nothing.
+        from ottla.testing.wire_capture.recording import KafkaWire
+
+        return KafkaWire(self._bed)
 
     # Topics and records.
 

@@ -17,6 +17,7 @@ from ottla.broker.logging import LazyLog
 from ottla.storage.files import FileSystem
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
+from ottla.testing.wire_capture.connections import CaptureHost
 from ottla.testing.worker import NotRunningError
 
 LOOPBACK = "127.0.0.1"
@@ -60,10 +61,11 @@ class HostedBrokers:
         self.config = options.config
         self.count = checked_count(brokers, None)
         self.log_lines = LogLines()
-        self._log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
+        self.log = LazyLog("console", "warning", cast("TextIO", self.log_lines))
         self._attach = attach
         self.fault_host = fault_host
         self._files = files
+        self.capture_host = CaptureHost()
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
 
@@ -76,8 +78,9 @@ class HostedBrokers:
                 host=LOOPBACK,
                 port=0,
                 files=self._files,
-                log=self._log,
+                log=self.log,
                 new_dispatcher=self.fault_host.new_dispatcher,
+                new_connection=self.capture_host.new_connection,
             )
             await one.start()
             self._one = one
@@ -89,9 +92,10 @@ class HostedBrokers:
             brokers=self.count,
             host=LOOPBACK,
             port=0,
-            log=self._log,
+            log=self.log,
             opened=lambda broker: self._attach(broker.parts),
             new_dispatcher=self.fault_host.new_dispatcher,
+            new_connection=self.capture_host.new_connection,
         )
         await cluster.start()
         self._cluster = cluster
@@ -103,6 +107,9 @@ class HostedBrokers:
             await one.stop()
         if cluster is not None:
             await cluster.stop()
+        capture = self.capture_host.end()
+        if capture is not None:
+            capture.wait()
 
     @property
     def bootstrap(self) -> str:

@@ -3,8 +3,8 @@
 import os
 import random
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,6 +44,7 @@ class RunOptions(NamedTuple):
     seed: int | None = None
     data: str | None = None
     has_report: bool = False
+    capture_file: Path | None = None
 
 
 def status_of(options: RunOptions) -> int:
@@ -79,11 +80,36 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            status = signals.run(options.command, _environment(options, bed.hosted.bootstrap))
+            with _captured(bed, options):
+                status = signals.run(options.command, _environment(options, bed.hosted.bootstrap))
             return _judge(bed, options, mark, status, seed)
         finally:
             _release_requests(bed)
             bed.stop()
+
+
+@contextmanager
+def _captured(bed: Testbed, options: RunOptions) -> Iterator[None]:
+    """Raises StartError."""
+    if options.capture_file is None:
+        yield
+        return
+    # Imported here: most runs capture nothing.
+    from ottla.testing.wire_capture.file_format import CaptureError
+    from ottla.testing.wire_capture.recording import begin_capture, end_capture
+
+    path = options.capture_file
+    try:
+        capture = bed.call(lambda: begin_capture(bed, path, False, command=list(options.command)))
+    except CaptureError as error:
+        raise StartError(f"--capture: {error}") from None
+    try:
+        yield
+    finally:
+        bed.call(end_capture, bed, capture)
+        capture.wait()
+        if capture.ended is not None:
+            print(f"ottla: {capture.ended}", file=sys.stderr)
 
 
 def _add_rules(bed: Testbed, options: RunOptions) -> None:
