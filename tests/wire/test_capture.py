@@ -17,7 +17,7 @@ from ottla.testing.handle import Kafka
 from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.connections import CapturedConnection, CaptureHost
 from ottla.testing.wire_capture.exchanges import NotKafka, Opened
-from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile, RecordKind
+from ottla.testing.wire_capture.file_format import PAYLOAD_BYTES_MAX, CaptureError, CaptureFile, RecordKind
 from ottla.testing.wire_capture.recording import CaptureWarning
 from tests.kit.members import consumer, polled, send
 from tests.wire.captures import apis_in, connections_of, exchanges_in, records_of, said_in, stream
@@ -184,7 +184,7 @@ def test_slow_disk_ends_the_capture_when_too_much_waits(tmp_path: Path, monkeypa
     write_some = Capture._write_some
     monkeypatch.setattr(Capture, "_write_some", lambda self: may_write.wait(20) and write_some(self))
     ended: list[str | None] = []
-    capture = Capture(tmp_path / "a.owire", {}, with_secrets=False, waiting_bytes_max=3 << 20)
+    capture = Capture(tmp_path / "a.owire", {}, with_secrets=True, waiting_bytes_max=3 << 20)
     capture.on_end = lambda: ended.append(capture.ended)
 
     for _ in range(100):
@@ -195,8 +195,21 @@ def test_slow_disk_ends_the_capture_when_too_much_waits(tmp_path: Path, monkeypa
 
     assert ended == [f"the capture {tmp_path / 'a.owire'} ended early: more than 3 MiB waited to be written"]
     records = records_of(capture.path)
-    assert [each.kind for each in records] == [RecordKind.SENT] * 4 + [RecordKind.END]
+    assert [each.kind for each in records] == [RecordKind.SENT] * 2 + [RecordKind.END]
     assert records[-1].fields()["cause"] == "more than 3 MiB waited to be written"
+
+
+def test_long_payload_is_several_records(tmp_path: Path) -> None:
+    payload = bytes(range(256)) * (PAYLOAD_BYTES_MAX // 100)
+    capture = Capture(tmp_path / "a.owire", {}, with_secrets=True)
+    capture.note(RecordKind.SENT, 3, 2, payload)
+    capture.end()
+    capture.wait()
+
+    *records, _ = records_of(capture.path)
+    assert b"".join(each.payload for each in records) == payload
+    assert {(each.kind, each.broker_ms, each.connection) for each in records} == {(RecordKind.SENT, 2, 3)}
+    assert max(len(each.payload) for each in records) == PAYLOAD_BYTES_MAX
 
 
 def test_early_end_makes_connections_plain(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

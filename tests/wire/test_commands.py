@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from ottla.testing.handle import Kafka
 from ottla.testing.wire_capture.exchanges import ExchangeReader
-from ottla.testing.wire_capture.file_format import CaptureRecord, RecordKind, build_header, build_json, build_record
+from ottla.testing.wire_capture.file_format import CaptureRecord, RecordKind, build_header
 from ottla.testing.wire_capture.lines import ShownParts, json_lines, text_lines
 from tests.cli.runner import run
 from tests.kit.members import consumer, polled, send
-from tests.wire.captures import exchanges_in
+from tests.wire.captures import exchanges_in, records_of
 from tests.wire.test_blanking import LOGIN, PLAIN_REQUESTS
+from tests.wire.test_file_format import block
 
 LINE = re.compile(r" *\d+\.\d  \S+  (\w+) v\d+.*")
 
@@ -114,7 +115,7 @@ def test_damaged_file_is_shown_up_to_the_damage(shop: Path, tmp_path: Path) -> N
 
     result = refusal("show", str(damaged))
 
-    assert re.fullmatch(r"Error: \S+ the record at byte \d+ is cut off; what was before it was read\n", result.stderr)
+    assert re.fullmatch(r"Error: \S+ the block at byte \d+ is cut off; what was before that was read\n", result.stderr)
     assert 5 < len(apis(result.stdout.splitlines())) < len(exchanges_in(shop))
     assert "is cut off" in refusal("diff", str(shop), str(damaged)).stderr
     assert "is not a capture" in refusal("show", __file__).stderr
@@ -124,8 +125,7 @@ def test_damaged_file_is_shown_up_to_the_damage(shop: Path, tmp_path: Path) -> N
 
 def test_capture_without_its_end_says_so(shop: Path, tmp_path: Path) -> None:
     path = tmp_path / "killed.owire"
-    end = build_record(CaptureRecord(RecordKind.END, 0, 0, 0, build_json({"cause": "stopped"})))
-    path.write_bytes(shop.read_bytes()[: -len(end)])
+    path.write_bytes(build_header({}) + b"".join(map(block, records_of(shop)[:-1])))
 
     result = run("wire", "show", str(path))
 
@@ -188,7 +188,7 @@ def test_any_bytes_of_connections_are_shown(parts: list[tuple[RecordKind, bytes,
 def test_answers_from_before_the_capture_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.owire"
     answered = (8).to_bytes(4, "big") + (77).to_bytes(4, "big") + bytes(4)
-    path.write_bytes(build_header({}) + build_record(record(RecordKind.SENT, answered)))
+    path.write_bytes(build_header({}) + block(record(RecordKind.SENT, answered)))
 
     lines = run("wire", "show", str(path)).stdout.splitlines()
 

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from ottla.testing.wire_capture.file_format import (
     MAGIC,
-    PAYLOAD_BYTES_MAX,
     CaptureError,
     CaptureFile,
     CaptureRecord,
-    RecordKind,
+    build_block,
     build_header,
-    build_record,
 )
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -30,6 +28,10 @@ RECORDS = st.lists(
     ),
     max_size=8,
 )
+
+
+def block(record: CaptureRecord) -> bytes:
+    return b"".join(build_block([record]))
 
 
 def written(directory: Path, content: bytes) -> Path:
@@ -50,30 +52,18 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(RECORDS)
 def test_records_are_read_as_they_were_written(directory: Path, records: list[CaptureRecord]) -> None:
-    path = written(directory, build_header({"seed": 7}) + b"".join(map(build_record, records)))
+    path = written(directory, build_header({"seed": 7}) + b"".join(map(block, records)))
 
     assert read(path) == (records, None)
     with CaptureFile(path) as file:
         assert file.header["seed"] == 7
 
 
-def test_long_payload_is_several_records(directory: Path) -> None:
-    payload = bytes(range(256)) * (PAYLOAD_BYTES_MAX // 100)
-    path = written(directory, build_header({}) + build_record(CaptureRecord(RecordKind.SENT, 1, 2, 3, payload)))
-
-    records, damage = read(path)
-
-    assert damage is None
-    assert b"".join(each.payload for each in records) == payload
-    assert {each[:4] for each in records} == {(RecordKind.SENT, 1, 2, 3)}
-    assert max(len(each.payload) for each in records) == PAYLOAD_BYTES_MAX
-
-
 @given(RECORDS, st.data())
 def test_cut_file_gives_what_is_whole_and_says_so(
     directory: Path, records: list[CaptureRecord], data: st.DataObject
 ) -> None:
-    header, built = build_header({}), [build_record(each) for each in records]
+    header, built = build_header({}), [block(each) for each in records]
     content = header + b"".join(built)
     end = data.draw(st.integers(len(header), len(content)))
 
@@ -89,7 +79,7 @@ def test_cut_file_gives_what_is_whole_and_says_so(
 def test_flipped_bit_ends_the_records_before_it(
     directory: Path, records: list[CaptureRecord], data: st.DataObject
 ) -> None:
-    header, built = build_header({}), b"".join(map(build_record, records))
+    header, built = build_header({}), b"".join(map(block, records))
     position = data.draw(st.integers(0, len(built) - 1))
     changed = bytearray(built)
     changed[position] ^= 1 << data.draw(st.integers(0, 7))

@@ -5,32 +5,38 @@ bounded: when the disk is slower than the clients, or full, the capture ends and
 there were none.
 """
 
-import time
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event, Thread
+from time import time_ns
 from typing import Any, BinaryIO, Final
 
 from ottla.storage.files import reason_of
 from ottla.testing.wire_capture.blanking import RequestFilter, ResponseFilter
 from ottla.testing.wire_capture.file_format import (
+    BLOCK_BYTES,
+    PAYLOAD_BYTES_MAX,
     CaptureError,
-    CaptureRecord,
     RecordKind,
+    build_block,
     build_header,
     build_json,
-    build_record,
 )
 
 WAITING_BYTES_MAX: Final = 64 << 20
 """Of what was noted and is not in the file yet."""
 RECORD_OVERHEAD: Final = 160
 """What a record takes in memory beside its payload, about."""
-WRITTEN_AT_ONCE: Final = 8 << 20
+RECORDS_AT_ONCE: Final = 256
+"""Before the thread lets others run."""
 GATHER_S: Final = 0.02
 FILE_MODE: Final = 0o600
 STOPPED: Final = "stopped"
+Noted = tuple[int, int, int, int, bytes]
+"""The fields of a CaptureRecord."""
+Filters = tuple[RequestFilter, ResponseFilter]
 
 
 class Capture:
@@ -42,7 +48,7 @@ class Capture:
     ) -> None:
         """`with_secrets`: what clients prove who they are with is written as well."""
         self.path = path
-        self.began_ns = time.time_ns()
+        self.began_ns = time_ns()
         self.ended: str | None = None
         """Why it ended before it was stopped: a sentence."""
         self.is_over = False
@@ -50,10 +56,11 @@ class Capture:
         self.on_end: Callable[[], None] | None = None
         """Called on the loop, once, when it ends before it was stopped."""
         self._waiting_bytes_max = waiting_bytes_max
-        self._records: deque[CaptureRecord] = deque()
+        self._records: deque[Noted] = deque()
+        self._is_awake = False
         # Each is counted by one thread: what waits is the difference.
         self._noted_bytes = self._written_bytes = 0
-        self._filters: dict[int, tuple[RequestFilter, ResponseFilter]] | None = None if with_secrets else {}
+        self._filters: dict[int, Filters] | None = None if with_secrets else {}
         self._failure: str | None = None
         self._last = 0
         try:
@@ -61,7 +68,7 @@ class Capture:
             self._file.write(build_header({**header, "secrets": "kept" if with_secrets else "left out"}))
         except OSError as error:
             raise CaptureError(f"cannot write the capture {path}: {reason_of(error)}") from None
-        self._wake = Event()
+        self._wake, self._is_much = Event(), Event()
         self._thread = Thread(target=self._write_all, name="ottla-capture", daemon=True)
         self._thread.start()
 
@@ -73,14 +80,20 @@ class Capture:
     def note(self, kind: int, connection: int, broker_ms: int, payload: bytes) -> None:
         if self.is_over:
             return
-        waiting = self._noted_bytes - self._written_bytes
-        if self._failure is not None or waiting > self._waiting_bytes_max:
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            for start in range(0, len(payload), PAYLOAD_BYTES_MAX):
+                self.note(kind, connection, broker_ms, payload[start : start + PAYLOAD_BYTES_MAX])
+            return
+        noted = self._noted_bytes + len(payload) + RECORD_OVERHEAD
+        if noted - self._written_bytes > self._waiting_bytes_max or self._failure is not None:
             self._end_early(self._failure or f"more than {self._waiting_bytes_max >> 20} MiB waited to be written")
             return
-        self._noted_bytes += len(payload) + RECORD_OVERHEAD
-        self._records.append(CaptureRecord(kind, time.time_ns(), broker_ms, connection, payload))
-        if not self._wake.is_set():
+        self._noted_bytes = noted
+        self._records.append((kind, time_ns(), broker_ms, connection, payload))
+        if not self._is_awake:
             self._wake.set()
+        elif noted - self._written_bytes > BLOCK_BYTES and not self._is_much.is_set():
+            self._is_much.set()
 
     def note_json(self, kind: RecordKind, connection: int, broker_ms: int, fields: Mapping[str, Any]) -> None:
         self.note(kind, connection, broker_ms, build_json(fields))
@@ -126,67 +139,70 @@ class Capture:
                 self._failure = self._failure or reason_of(error)
 
     def _write_some(self) -> bool:
-        self._wake.wait()
-        if not self.is_over:
-            time.sleep(GATHER_S)
-        self._wake.clear()
-        out: list[bytes] = []
-        size = written = 0
-        has_ended = False
-        while self._records and size < WRITTEN_AT_ONCE:
-            record = self._records.popleft()
-            written += len(record.payload) + RECORD_OVERHEAD
-            has_ended = record.kind == RecordKind.END
-            built = b"".join(map(build_record, self._as_written(record)))
-            out.append(built)
-            size += len(built)
-        data = memoryview(b"".join(out))
-        while data:
-            data = data[self._file.write(data) :]
-        self._written_bytes += written
-        if self._records:
-            self._wake.set()
-        return not has_ended
+        """False when nothing more comes."""
+        records = self._records
+        if not records:
+            self._is_awake = False
+            # Who notes something from here on sets it.
+            if not records:
+                self._wake.wait()
+            self._wake.clear()
+            self._is_awake = True
+            if not self.is_over:
+                self._is_much.wait(GATHER_S)
+            self._is_much.clear()
+        out: list[Noted] = []
+        size = 0
+        while records and len(out) < RECORDS_AT_ONCE and size < BLOCK_BYTES:
+            record = records.popleft()
+            size += len(record[4])
+            if self._filters is None:
+                out.append(record)
+            else:
+                self._add_filtered(out, record, self._filters)
+        if out:
+            self._write(build_block(out))
+        self._written_bytes += size + RECORD_OVERHEAD * len(out)
+        return not out or out[-1][0] != RecordKind.END
 
-    def _as_written(self, record: CaptureRecord) -> list[CaptureRecord]:
+    def _write(self, parts: list[bytes]) -> None:
+        """Raises OSError."""
+        left = sum(map(len, parts)) - os.writev(self._file.fileno(), parts)
+        if left:
+            # The disk has taken a part of it, as a full one does.
+            rest = memoryview(b"".join(parts))[-left:]
+            while rest:
+                rest = rest[self._file.write(rest) :]
+
+    def _add_filtered(self, out: list[Noted], record: Noted, filters: dict[int, Filters]) -> None:
         """Without secrets."""
-        filters, number = self._filters, record.connection
-        if filters is None:
-            return [record]
-        if record.kind == RecordKind.RECEIVED:
+        kind, machine_ns, broker_ms, number, payload = record
+        if kind == RecordKind.RECEIVED:
             requests, _ = filters.get(number) or self._new_filters(number)
-            return [record._replace(payload=requests.add(record.payload))]
-        if record.kind == RecordKind.SENT:
+            out.append((kind, machine_ns, broker_ms, number, requests.add(payload)))
+        elif kind == RecordKind.SENT:
             _, responses = filters.get(number) or self._new_filters(number)
-            return [record._replace(payload=responses.add(record.payload))]
-        if record.kind == RecordKind.CLOSED and number in filters:
-            requests, responses = filters.pop(number)
-            rest = ((RecordKind.RECEIVED, requests.rest()), (RecordKind.SENT, responses.rest()))
-            return [*(record._replace(kind=kind, payload=data) for kind, data in rest if data), record]
-        if record.kind == RecordKind.END:
-            left = [(number, *each) for number, each in filters.items()]
-            filters.clear()
-            kept = [(number, RecordKind.RECEIVED, requests.rest()) for number, requests, _ in left]
-            kept += [(number, RecordKind.SENT, responses.rest()) for number, _, responses in left]
-            return [
-                *(record._replace(kind=kind, connection=number, payload=data) for number, kind, data in kept if data),
-                record,
-            ]
-        return [record]
+            out.append((kind, machine_ns, broker_ms, number, responses.add(payload)))
+        else:
+            ending = filters if kind == RecordKind.END else [number] if kind == RecordKind.CLOSED else ()
+            for each in list(ending):
+                requests, responses = filters.get(each) or self._new_filters(each)
+                rest = ((RecordKind.RECEIVED, requests.rest()), (RecordKind.SENT, responses.rest()))
+                out += [(direction, machine_ns, broker_ms, each, data) for direction, data in rest if data]
+                filters.pop(each, None)
+            out.append(record)
 
-    def _new_filters(self, number: int) -> tuple[RequestFilter, ResponseFilter]:
+    def _new_filters(self, number: int) -> Filters:
         assert self._filters is not None, "a capture with secrets has no filters"
         requests = RequestFilter()
         made = self._filters[number] = requests, ResponseFilter(requests)
         return made
 
 
-def _end_record(why: str) -> CaptureRecord:
-    return CaptureRecord(RecordKind.END, time.time_ns(), 0, 0, build_json({"cause": why}))
+def _end_record(why: str) -> Noted:
+    return RecordKind.END, time_ns(), 0, 0, build_json({"cause": why})
 
 
 def _open_privately(path: str, flags: int) -> int:
     """Records of users are for their owner's eyes."""
-    import os
-
     return os.open(path, flags, FILE_MODE)

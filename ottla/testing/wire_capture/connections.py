@@ -22,6 +22,9 @@ from ottla.coordinator.facts import Fact
 from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
 
+# As plain numbers: they are noted with every read and write.
+RECEIVED, SENT = int(RecordKind.RECEIVED), int(RecordKind.SENT)
+
 
 class NotingTransport(asyncio.Transport):
     """The transport of a connection that is captured: what is written to it is noted."""
@@ -44,9 +47,9 @@ class NotingTransport(asyncio.Transport):
         self.transport.write(data)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        pieces = list(list_of_data)
+        pieces = list_of_data if type(list_of_data) is list else list(list_of_data)
         if not self.transport.is_closing():
-            self.note(RecordKind.SENT, b"".join(pieces))
+            self.capture.note(SENT, self.number, self.wall_ms(), b"".join(pieces))
         self.transport.writelines(pieces)
 
     def close(self) -> None:
@@ -131,7 +134,12 @@ class CapturedConnection(Connection):
 
     def buffer_updated(self, nbytes: int) -> None:
         # The bytes are where `get_buffer` wanted them. No view may be left.
-        self._noting.note(RecordKind.RECEIVED, bytes(self.get_buffer(-1)[:nbytes]))
+        noting: Any = self.transport
+        kept = self._kept
+        view = self._buffers.shared[:nbytes] if kept is None else kept.view[kept.filled : kept.filled + nbytes]
+        data = bytes(view)
+        del view, kept
+        noting.capture.note(RECEIVED, noting.number, noting.wall_ms(), data)
         super().buffer_updated(nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -2,10 +2,11 @@
 
     magic        8 bytes
     header       uint32 length, uint32 CRC-32C, JSON: versions, cluster id, seed, whether secrets were left out
-    record       uint32 length of what follows the next field, uint32 CRC-32C of it,
-                 uint8 kind, int64 machine time (ns since 1970), int64 broker time (ms since 1970),
-                 uint32 connection (0: none), payload
+    block        uint32 length, uint32 CRC-32C, records that were written together
     ...
+
+    record       uint8 kind, int64 machine time (ns since 1970), int64 broker time (ms since 1970),
+                 uint32 connection (0: none), uint32 length, payload
 
 The payload of RECEIVED and SENT is bytes of a connection, wherever a read or a write happened to cut them; of all other
 kinds it is JSON. Kinds that a reader does not know are passed over. A file that was ended in an orderly way has END as
@@ -14,7 +15,7 @@ its last record.
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -25,11 +26,14 @@ from ottla.storage.files import reason_of
 MAGIC: Final = b"\x89owire\r\n"
 FORMAT_VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-"""Longer payloads are written as several records: a reader needs no more memory than that, whatever a file says."""
+"""Longer payloads are written as several records."""
+BLOCK_BYTES: Final = 256 * 1024
+"""A block that has so many bytes gets no more records: a reader needs no more memory, whatever a file says."""
+_BLOCK_BYTES_MAX: Final = BLOCK_BYTES + PAYLOAD_BYTES_MAX + 1024
 JSON_BYTES_MAX: Final = 256 * 1024
 CUT_OFF: Final = "is cut off"
 _SIZE_AND_CRC = struct.Struct(">II")
-_HEAD = struct.Struct(">BqqI")
+_HEAD = struct.Struct(">BqqII")
 
 
 class RecordKind(IntEnum):
@@ -77,15 +81,17 @@ def build_header(header: Mapping[str, Any]) -> bytes:
     return MAGIC + _SIZE_AND_CRC.pack(len(text), crc32c(text)) + text
 
 
-def build_record(record: CaptureRecord) -> bytes:
-    """One record, or several where the payload is long."""
-    kind, machine_ns, broker_ms, connection, payload = record
-    out: list[bytes] = []
-    for start in range(0, len(payload) or 1, PAYLOAD_BYTES_MAX):
-        piece = payload[start : start + PAYLOAD_BYTES_MAX]
-        head = _HEAD.pack(kind, machine_ns, broker_ms, connection)
-        out += (_SIZE_AND_CRC.pack(len(head) + len(piece), crc32c(piece, crc32c(head))), head, piece)
-    return b"".join(out)
+def build_block(records: Iterable[tuple[int, int, int, int, bytes]]) -> list[bytes]:
+    """The pieces of a block, uncopied. No payload may have more than PAYLOAD_BYTES_MAX."""
+    parts: list[bytes] = [b""]
+    size = crc = 0
+    for kind, machine_ns, broker_ms, connection, payload in records:
+        head = _HEAD.pack(kind, machine_ns, broker_ms, connection, len(payload))
+        parts += (head, payload)
+        size += len(head) + len(payload)
+        crc = crc32c(payload, crc32c(head, crc))
+    parts[0] = _SIZE_AND_CRC.pack(size, crc)
+    return parts
 
 
 def build_json(fields: Mapping[str, Any]) -> bytes:
@@ -164,17 +170,23 @@ class CaptureFile:
         while True:
             position = self._position
             try:
-                content, wrong = self._framed(_HEAD.size + PAYLOAD_BYTES_MAX)
+                content, wrong = self._framed(_BLOCK_BYTES_MAX)
             except OSError as error:
                 content, wrong = None, f"cannot be read: {reason_of(error)}"
-            if content is not None and len(content) < _HEAD.size:
-                wrong, content = f"has {len(content)} bytes, at least {_HEAD.size} expected", None
-            if content is None:
-                if wrong is not None:
-                    self.is_cut_off = wrong == CUT_OFF
-                    self.damage = f"{self.path}: the record at byte {position} {wrong}; what was before it was read"
+            if content is not None:
+                at = 0
+                while len(content) - at >= _HEAD.size:
+                    kind, machine_ns, broker_ms, connection, size = _HEAD.unpack_from(content, at)
+                    end = at + _HEAD.size + size
+                    if end > len(content):
+                        break
+                    self.has_end = kind == RecordKind.END
+                    yield CaptureRecord(kind, machine_ns, broker_ms, connection, content[at + _HEAD.size : end])
+                    at = end
+                if at < len(content):
+                    wrong = f"has {len(content) - at} bytes left behind its last record"
+            if wrong is not None:
+                self.is_cut_off = wrong == CUT_OFF
+                self.damage = f"{self.path}: the block at byte {position} {wrong}; what was before that was read"
+            if content is None or wrong is not None:
                 return
-            kind, machine_ns, broker_ms, connection = _HEAD.unpack_from(content)
-            record = CaptureRecord(kind, machine_ns, broker_ms, connection, content[_HEAD.size :])
-            self.has_end = record.kind == RecordKind.END
-            yield record
