@@ -87,15 +87,20 @@ def diff(a: Path, b: Path, is_json: bool) -> None:
               help="2: in half the time; 0: without pauses.")  # fmt: skip
 @click.option("--answer-within", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), default=30.0,
               show_default=True, help="How long to wait for an answer that the capture has.")  # fmt: skip
+@click.option("--capture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write what is sent and answered now to FILE, for ottla wire diff.")  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="Print the result as a JSON object.")
-def replay(file: Path, address: Address, speed: float, answer_within: float, is_json: bool) -> None:
+def replay(
+    file: Path, address: Address, speed: float, answer_within: float, capture: Path | None, is_json: bool
+) -> None:
     """Send the requests of a capture again, as its clients did.
 
     What the brokers of the capture had given, as member ids and producer ids, is replaced by what this one gives. A
     request is sent when all has been answered that was answered before it. The exit status is 1 when an answer has
     another error than in the capture, or does not come.
     """
-    from ottla.cli.operations.wire import replayed
+    from ottla.cli.operations.wire import ReplayOptions, replayed
 
-    if not replayed(file, address, speed=speed, answer_within_s=answer_within, output=Output(is_json)):
+    options = ReplayOptions(file, address, speed, answer_within, capture)
+    if not replayed(options, Output(is_json)):
         raise SystemExit(1)

@@ -5,19 +5,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from ottla.broker.server.apis import APIS
-from ottla.cli.failures import ClientError
 from ottla.cli.output import Output
 from ottla.protocol.address import Address
+from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.comparison import compare
 from ottla.testing.wire_capture.exchanges import ExchangeReader, Said
 from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile
 from ottla.testing.wire_capture.lines import ShownParts, json_lines, text_lines
-from ottla.testing.wire_capture.replay import Replay, ReplayFailed
+from ottla.testing.wire_capture.replay import Replay, ReplayFailed, ReplayReport
 
 FOLLOW_EVERY_S: Final = 0.2
 
@@ -81,15 +81,38 @@ def difference_lines(a: Path, b: Path, *, is_json: bool) -> list[str]:
         raise click.ClickException(str(error)) from None
 
 
-def replayed(path: Path, address: Address, *, speed: float, answer_within_s: float, output: Output) -> bool:
+class ReplayOptions(NamedTuple):
+    path: Path
+    address: Address
+    speed: float
+    answer_within_s: float
+    capture: Path | None
+    """Gets what is sent and answered now."""
+
+
+def replayed(options: ReplayOptions, output: Output) -> bool:
     """Whether all answers have come, with the errors of the capture. Raises click.ClickException."""
-    replay = Replay(path, address.host, address.port, speed=speed, answer_within_s=answer_within_s)
     try:
-        report = asyncio.run(replay.run())
-    except (CaptureError, ReplayFailed, ClientError) as error:
+        report = asyncio.run(_replay(options))
+    except (CaptureError, ReplayFailed) as error:
         raise click.ClickException(str(error)) from None
     if output.as_json:
         output.json(report.to_json())
     else:
         output.lines(report.lines())
     return report.is_alike
+
+
+async def _replay(options: ReplayOptions) -> ReplayReport:
+    """Raises CaptureError, ReplayFailed."""
+    path, (host, port), speed, within_s, to = options
+    header = {"replay_of": str(path), "to": f"{host}:{port}"}
+    capture = None if to is None else Capture(to, header, with_secrets=False)
+    try:
+        return await Replay(path, host, port, speed=speed, answer_within_s=within_s, capture=capture).run()
+    finally:
+        if capture is not None:
+            capture.end()
+            await asyncio.to_thread(capture.wait)
+            if capture.ended is not None:
+                click.echo(capture.ended, err=True)

@@ -201,7 +201,8 @@ def _differing(a: CapturedExchange, b: CapturedExchange, ids: Identities) -> Ite
             continue
         for leaf in leaves(one.message, other.message, version, ids, group):
             if not is_same(leaf, ids):
-                yield f"{side}.{leaf.path}", shown(leaf, leaf.a), shown(leaf, leaf.b)
+                texts = _shown_records(leaf) if leaf.name == "records" else None
+                yield (f"{side}.{leaf.path}", *(texts or (shown(leaf, leaf.a), shown(leaf, leaf.b))))
 
 
 def is_same(leaf: Leaf, ids: Identities) -> bool:
@@ -233,6 +234,20 @@ def _records(data: Any) -> list[Any]:
 def _producers_match(a: Any, b: Any, ids: Identities) -> bool:
     pairs = zip(batch_headers(a or b""), batch_headers(b or b""), strict=False)
     return all(ids.bind(PRODUCER, None, one.producer_id, other.producer_id) for (_, one), (_, other) in pairs)
+
+
+def _shown_records(leaf: Leaf) -> tuple[str, str] | None:
+    """The first records that differ, where there are two."""
+    for one, other in zip(_records(leaf.a), _records(leaf.b), strict=False):
+        if one != other and isinstance(one, tuple) and isinstance(other, tuple):
+            return _record_text(one), _record_text(other)
+    return None
+
+
+def _record_text(record: tuple[Any, ...]) -> str:
+    key, value, headers = record
+    parts = [f"{name} {bytes_text(part)}" for name, part in (("key", key), ("value", value)) if part is not None]
+    return ", ".join([*parts, *(f"header {name}" for name, _ in headers)]) or "a record of nothing"
 
 
 def shown(leaf: Leaf, value: Any) -> str:

@@ -13,6 +13,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time_ns
 from typing import Any, Final
 
 from ottla.broker.server.apis import APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -21,6 +22,7 @@ from ottla.protocol.records.batch import iterate_batches, seal_batch
 from ottla.protocol.schema import Message, fields_of
 from ottla.storage.files import reason_of
 from ottla.testing.wire import error_in
+from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.exchanges import (
     Answered,
     CapturedExchange,
@@ -32,7 +34,7 @@ from ottla.testing.wire_capture.exchanges import (
     decode_answer,
 )
 from ottla.testing.wire_capture.fields import error_name
-from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile
+from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile, RecordKind
 from ottla.testing.wire_capture.identities import (
     KINDS,
     PRODUCER,
@@ -83,12 +85,23 @@ class ReplayReport:
 class Replay:
     """`run` once."""
 
-    def __init__(self, path: Path, host: str, port: int, *, speed: float, answer_within_s: float) -> None:
-        """`speed`: 1 is that of the capture, 0 without pauses."""
+    def __init__(
+        self,
+        path: Path,
+        host: str,
+        port: int,
+        *,
+        speed: float,
+        answer_within_s: float,
+        capture: Capture | None = None,
+    ) -> None:
+        """`speed`: 1 is that of the capture, 0 without pauses. `capture` gets what is sent and answered now; it is the
+        caller's."""
         self._path = path
         self._address = host, port
         self._speed = speed
         self._answer_within_s = answer_within_s
+        self._capture = capture
         self._ids = Identities()
         self._live: dict[int, _LiveConnection] = {}
         self._answers: dict[int, asyncio.Future[bytes]] = {}
@@ -149,7 +162,8 @@ class Replay:
             except OSError as error:
                 host, port = self._address
                 raise ReplayFailed(f"cannot connect to {host}:{port}: {reason_of(error)}") from None
-            live = self._live[peer.number] = _LiveConnection(reader, writer)
+            noted = None if self._capture is None else _Noted(self._capture, ":".join(map(str, self._address)))
+            live = self._live[peer.number] = _LiveConnection(reader, writer, noted)
             self.report.connections += 1
         return live
 
@@ -223,10 +237,31 @@ class Replay:
             live.close()
 
 
+class _Noted:
+    """One connection in a capture of a replay, which has it as the broker sees it."""
+
+    def __init__(self, capture: Capture, address: str) -> None:
+        self._capture = capture
+        self._number = capture.next_connection()
+        fields = {"listener": address, "peer": "replay", "node": -1}
+        capture.note_json(RecordKind.OPENED, self._number, _now_ms(), fields)
+
+    def note(self, kind: RecordKind, frame: bytes) -> None:
+        self._capture.note(kind, self._number, _now_ms(), len(frame).to_bytes(4, "big") + frame)
+
+    def close(self) -> None:
+        self._capture.note_json(RecordKind.CLOSED, self._number, _now_ms(), {"cause": "client"})
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
 class _LiveConnection:
     """Answers come in the order of the requests."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, noted: _Noted | None) -> None:
+        self._noted = noted
         self._reader = reader
         self._writer = writer
         self._waiting: deque[asyncio.Future[bytes]] = deque()
@@ -240,6 +275,8 @@ class _LiveConnection:
                 answer.set_exception(self._lost)
                 return answer
             self._waiting.append(answer)
+        if self._noted is not None:
+            self._noted.note(RecordKind.RECEIVED, frame)
         self._writer.write(len(frame).to_bytes(4, "big") + frame)
         return answer
 
@@ -248,6 +285,8 @@ class _LiveConnection:
             while True:
                 size = int.from_bytes(await self._reader.readexactly(4), "big")
                 frame = await self._reader.readexactly(size)
+                if self._noted is not None:
+                    self._noted.note(RecordKind.SENT, frame)
                 if self._waiting:
                     answer = self._waiting.popleft()
                     if not answer.done():
@@ -261,6 +300,9 @@ class _LiveConnection:
                     each.exception()
 
     def close(self) -> None:
+        if self._noted is not None:
+            self._noted.close()
+            self._noted = None
         self._reading.cancel()
         with contextlib.suppress(OSError):
             self._writer.close()
