@@ -3,7 +3,7 @@
 import os
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -89,7 +89,7 @@ def run(options: RunOptions) -> int:
 
 
 @contextmanager
-def _captured(bed: Testbed, options: RunOptions) -> Iterator[None]:
+def _captured(bed: Testbed, options: RunOptions) -> Generator[None]:
     """Raises StartError."""
     if options.capture_file is None:
         yield

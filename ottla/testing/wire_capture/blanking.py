@@ -39,7 +39,7 @@ class FrameFilter:
 
     def __init__(self) -> None:
         self._skip = 0
-        self._kept = bytearray()
+        self._kept: bytes = b""
         # Of a long frame with secrets: what is still to come.
         self._blank = 0
         self._is_other = False
@@ -61,8 +61,7 @@ class FrameFilter:
             self._skip -= 0 if self._is_other else len(data)
             return data
         if self._kept:
-            data = bytes(self._kept) + data
-            self._kept.clear()
+            data, self._kept = self._kept + data, b""
         out: list[bytes] = []
         position, end, written = self._skip, len(data), 0
         while position < end:
@@ -85,7 +84,7 @@ class FrameFilter:
                 written = position + size
             position += size
         if position < end:
-            self._kept += data[position:]
+            self._kept = data[position:]
             out.append(data[written:position])
             self._skip = 0
         else:
@@ -95,7 +94,7 @@ class FrameFilter:
 
     def rest(self) -> bytes:
         """What was kept back, when nothing more comes: the beginning of a frame."""
-        kept, self._kept = bytes(self._kept), bytearray()
+        kept, self._kept = self._kept, b""
         return kept[:BODY_FROM] + BLANK * len(kept[BODY_FROM:])
 
     def _frame_size(self, data: bytes, position: int) -> int | None:
@@ -226,16 +225,16 @@ def _blanked_message(frame: bytes, cls: type[Message], version: int, header_end:
 
 
 def _blank_fields(message: Any) -> Any:
-    for field in fields_of(type(message)):
-        value = getattr(message, field.name)
+    cls: Any = message.__class__
+    for field in fields_of(cls):
+        value: Any = getattr(message, field.name)
         if field.name in SECRET_FIELDS and value:
             setattr(message, field.name, BLANK * len(value))
         elif field.name == "value" and value and is_secret_config(getattr(message, "name", "")):
             message.value = "*" * len(value.encode())
-        elif isinstance(value, list):
-            for each in value:
-                if isinstance(each, Message):
-                    _blank_fields(each)
+        elif field.is_array and field.struct is not None:
+            for each in value or ():
+                _blank_fields(each)
     return message
 
 

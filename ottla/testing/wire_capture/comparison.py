@@ -239,7 +239,7 @@ def _producers_match(a: Any, b: Any, ids: Identities) -> bool:
 def _shown_records(leaf: Leaf) -> tuple[str, str] | None:
     """The first records that differ, where there are two."""
     for one, other in zip(_records(leaf.a), _records(leaf.b), strict=False):
-        if one != other and isinstance(one, tuple) and isinstance(other, tuple):
+        if one != other and not isinstance(one, bytes) and not isinstance(other, bytes):
             return _record_text(one), _record_text(other)
     return None
 

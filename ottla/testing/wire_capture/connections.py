@@ -47,7 +47,7 @@ class NotingTransport(asyncio.Transport):
         self.transport.write(data)
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        pieces = list_of_data if type(list_of_data) is list else list(list_of_data)
+        pieces: list[Any] = [*list_of_data]
         if not self.transport.is_closing():
             self.capture.note(SENT, self.number, self.wall_ms(), b"".join(pieces))
         self.transport.writelines(pieces)

@@ -7,7 +7,7 @@ places of a whole message follow each other without a gap.
 
 import struct
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -251,13 +251,13 @@ def plain(message: Message, version: int) -> dict[str, Any]:
 
 
 def _plain_value(value: Any, field: Field, version: int) -> Any:
+    items: Any = value
     match value:
         case Message():
             return plain(value, version)
         case list():
-            items: Iterable[Any] = value
             return [_plain_value(each, field, version) for each in items]
-        case bytes() | memoryview() | bytearray():
+        case _ if field.type_name in ("bytes", "records", "uuid") and value is not None:
             data = bytes(value)
             if field.name in SECRET_FIELDS:
                 return f"[hidden, {len(data)} bytes]"

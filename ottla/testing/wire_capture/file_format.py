@@ -18,7 +18,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from ottla.protocol.records.batch import crc32c
 from ottla.storage.files import reason_of
@@ -72,7 +72,7 @@ class CaptureRecord(NamedTuple):
             found = None
         if not isinstance(found, dict):
             raise CaptureError(f"a record of kind {self.kind} is not JSON")
-        return found
+        return cast("dict[str, Any]", found)
 
 
 def build_header(header: Mapping[str, Any]) -> bytes:
@@ -134,10 +134,11 @@ class CaptureFile:
         if text is None:
             raise CaptureError(f"{self.path} is damaged: its header {wrong or 'is missing'}")
         try:
-            header = json.loads(text)
+            found = json.loads(text)
         except (ValueError, RecursionError):
-            header = None
-        if not isinstance(header, dict) or header.get("format") != FORMAT_VERSION:
+            found = None
+        header = cast("dict[str, Any]", found if isinstance(found, dict) else {})
+        if header.get("format") != FORMAT_VERSION:
             raise CaptureError(f"{self.path} has another format than {FORMAT_VERSION}, the one that is known here")
         return header
 

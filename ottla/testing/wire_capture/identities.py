@@ -141,10 +141,13 @@ def leaves(a: Message, b: Message, version: int, ids: Identities, group: str, pa
 def _leaves_of(
     field: Field, owner: Message, a: Any, b: Any, version: int, ids: Identities, group: str, path: str
 ) -> Iterator[Leaf]:
+    of_a: Any = a
+    of_b: Any = b
     if isinstance(a, Message) and isinstance(b, Message):
         yield from leaves(a, b, version, ids, group, path)
     elif isinstance(a, list) and isinstance(b, list) and field.type_name != "records":
-        for index, (one, other) in enumerate(_aligned(a, b, ids)):
+        pairs = _aligned(of_a, of_b, ids)
+        for index, (one, other) in enumerate(pairs):
             place = f"{path}[{_label(one if one is not NOTHING else other, index)}]"
             yield from _leaves_of(field, owner, one, other, version, ids, group, place)
     else:

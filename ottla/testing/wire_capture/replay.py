@@ -202,8 +202,9 @@ class Replay:
                 self._ids.learn(leaf.kind, leaf.scope, leaf.a, leaf.b)
 
     def _with_live_identities(self, message: Any, group: str) -> Any:
-        changed = object.__new__(type(message))
-        for each in fields_of(type(message)):
+        cls: Any = message.__class__
+        changed: Any = object.__new__(cls)
+        for each in fields_of(cls):
             value = getattr(message, each.name)
             kind = KINDS.get(each.name)
             setattr(changed, each.name, self._live_value(value, each.name, kind, scope_of(kind, message, group), group))
@@ -212,11 +213,12 @@ class Replay:
     def _live_value(self, value: Any, name: str, kind: str | None, scope: Any, group: str) -> Any:
         if isinstance(value, Message):
             return self._with_live_identities(value, group)
-        if isinstance(value, list):
-            return [self._live_value(each, name, kind, scope, group) for each in value]
+        items: Any = value
+        if isinstance(value, list) and name != "records":
+            return [self._live_value(each, name, kind, scope, group) for each in items]
         if name == "records" and value:
             return self._live_records(value)
-        return value if kind is None else self._ids.get(kind, scope, value)
+        return items if kind is None else self._ids.get(kind, scope, items)
 
     def _live_records(self, records: Any) -> bytes:
         """Batches have their producer's id and epoch within."""
