@@ -58,6 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="count which parts of the protocol the suite exercises, and write them to a file",
     )
     group.addoption("--ottla-audit", choices=("errors", "all", "off"), help="what the audit fails tests for")
+
+    group.addoption("--ottla-artifacts", metavar="DIR", help="where a failed test leaves its capture, log and report")
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
 
@@ -94,7 +96,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         run.has_failed |= report.failed
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
-            report.sections += run.sections(is_full=detail == "full")
+            report.sections += run.sections(report, is_full=detail == "full")
     return report
 
 

@@ -31,10 +31,11 @@ from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
 from ottla.broker.runtime import LoopRuntime
+from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
-from ottla.broker.server.socket_server import Server
+from ottla.broker.server.socket_server import NewConnection, Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
@@ -69,12 +70,12 @@ class Parts:
         network: Network,
         listeners: Listeners,
         new_dispatcher: NewDispatcher = Dispatcher,
+        new_connection: NewConnection = Connection,
     ) -> None:
         directory = data.directory
         self.runtime, self.data, self.listeners = runtime, data, listeners
         self.network = self._network_of_peers(network)
-        self.login = listeners.inter_broker_login
-        self.log_directory = directory
+        self.login, self.log_directory = listeners.inter_broker_login, directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory, lambda: self.replicas.high_watermarks())
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
         self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot)
@@ -100,7 +101,7 @@ class Parts:
         self.transaction_markers = TransactionMarkers(runtime, self.replicas, self.group_loader.on_marker, self._report)
         self.events = self._make_events() if runtime.config.ottla_events_enable else None
         self.metadata_answers, self.fetch_sessions = PreparedFrames(), self._make_fetch_sessions()
-        self.server = self._make_server(new_dispatcher)
+        self.server = self._make_server(new_dispatcher, new_connection)
         self.read_turns = self.server.read_turns
         self.quotas = ClientQuotaPublisher(self._make_quotas)
         release_idle = self.server.receive_buffers.release_idle
@@ -270,7 +271,7 @@ class Parts:
         slots, rng = self.runtime.config.max_incremental_fetch_session_cache_slots, self.runtime.rng
         return FetchSessionCache(slots, lambda: rng.randrange(1, 2**31), FollowerSession)
 
-    def _make_server(self, new_dispatcher: NewDispatcher) -> Server:
+    def _make_server(self, new_dispatcher: NewDispatcher, new_connection: NewConnection) -> Server:
         listeners = self.listeners
         return Server(
             self.runtime,
@@ -281,6 +282,7 @@ class Parts:
             tls=listeners.tls,
             guarded=self._make_guard() if self.runtime.config.authorizer_class_name else None,
             new_dispatcher=new_dispatcher,
+            new_connection=new_connection,
         )
 
     def _network_of_peers(self, network: Network) -> Network:

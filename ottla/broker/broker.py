@@ -25,9 +25,11 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
 from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
+from ottla.broker.server.socket_server import NewConnection
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.store import MetadataStore, StoreError
 from ottla.storage.files import FileSystem, OsFileSystem
@@ -67,11 +69,13 @@ class Broker:
         boot_id: str | None = None,
         admin_site: "AdminSite | None" = None,
         new_dispatcher: NewDispatcher = Dispatcher,
+        new_connection: NewConnection = Connection,
     ) -> None:
         """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
         Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
         `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
-        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` is a test's.
+        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` and
+        `new_connection` are a test's.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
@@ -83,12 +87,10 @@ class Broker:
         self._rng = rng or Random()
         self._random_bytes = secrets.token_bytes if rng is None else _repeatable(rng)
         self.log = log or LazyLog()
-        self._executor = executor
-        self._data_dir = data_dir
-        self._files = files or OsFileSystem()
-        self.network = network or TcpNetwork()
+        self._executor, self._data_dir = executor, data_dir
+        self._files, self.network = files or OsFileSystem(), network or TcpNetwork()
         self._store, self._boot_id = store, boot_id
-        self._admin_site, self._new_dispatcher = admin_site, new_dispatcher
+        self._admin_site, self._new_dispatcher, self._new_connection = admin_site, new_dispatcher, new_connection
         self._own_site: AdminSite | None = None
         self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()
@@ -129,7 +131,8 @@ class Broker:
 
     def _assemble(self, data: BrokerData) -> None:
         self._data = data
-        parts = self.parts = Parts(self.runtime, data, self._files, self.network, self.listeners, self._new_dispatcher)
+        made_by = self._new_dispatcher, self._new_connection
+        parts = self.parts = Parts(self.runtime, data, self._files, self.network, self.listeners, *made_by)
         self.log_directory, self.cluster_id = data.directory, data.cluster_id
         self.metadata, self.lifecycle, self.controller = parts.metadata, parts.lifecycle, parts.controller
         self.replicas, self.topic_logs, self.log_manager = parts.replicas, parts.topic_logs, parts.log_manager

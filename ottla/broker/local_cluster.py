@@ -23,8 +23,10 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.runtime import StartError
+from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.network import TcpNetwork
+from ottla.broker.server.socket_server import NewConnection
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
@@ -57,6 +59,7 @@ class LocalCluster:
         log: LazyLog | None = None,
         opened: Callable[[Broker], None] | None = None,
         new_dispatcher: NewDispatcher = Dispatcher,
+        new_connection: NewConnection = Connection,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
         Each has one listener, called `listener_name`. `opened` is called with every broker that has started.
@@ -77,7 +80,7 @@ class LocalCluster:
         self._listener_name = listener_name
         self._log = log or LazyLog()
         self._opened = opened
-        self._new_dispatcher = new_dispatcher
+        self._new_dispatcher, self._new_connection = new_dispatcher, new_connection
         self._clock = SystemClock()
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}
@@ -160,6 +163,7 @@ class LocalCluster:
             log=self._log.with_fields(broker=node_id),
             admin_site=None if self._admin is None else self._admin.site,
             new_dispatcher=self._new_dispatcher,
+            new_connection=self._new_connection,
         )
         await broker.start()
         self._running[node_id] = broker

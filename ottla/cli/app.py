@@ -28,6 +28,7 @@ COMMANDS = {
     "perf": "ottla.cli.commands.perf:perf",
     "ping": "ottla.cli.commands.ping:ping",
     "pipeline": "ottla.cli.commands.pipeline:pipeline",
+    "wire": "ottla.cli.commands.wire:wire",
 }
 
 

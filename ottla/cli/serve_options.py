@@ -100,6 +100,14 @@ OPTIONS = (
         is_flag=True,
     ),
     ServeOption(
+        "--capture",
+        "Write what clients and brokers send each other to FILE, without logins, for `ottla wire` (docs/wire.md).",
+        "FILE",
+    ),
+    ServeOption(
+        "--capture-secrets", "Leave nothing out of --capture: the file lets others log in.", default=False, is_flag=True
+    ),
+    ServeOption(
         "--log-format",
         "Format of the log. Default: console on a terminal, else json.",
         None,
@@ -164,6 +172,10 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
             return "--kafka-env", f"it cannot be combined with {option.name}: variables say what that says"
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
         return "--ephemeral", f"--data-dir {values['data_dir']} names a directory, but --ephemeral uses a temporary one"
+    if values["capture"] == "":
+        return "--capture", "it names no file"
+    if values["capture_secrets"] and values["capture"] is None:
+        return "--capture-secrets", "there is no --capture"
     for setting in values["settings"]:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
     from ottla.testing.waits import DeadlineExceeded
+    from ottla.testing.wire_capture.file_format import CaptureError
+    from ottla.testing.wire_capture.recording import CaptureWarning, WireCapture, WireCaptureAsync
 
 __all__ = [
     "AuditFinding",
+    "CaptureError",
+    "CaptureWarning",
     "DeadlineExceeded",
     "Kafka",
     "KafkaAsync",
@@ -30,11 +34,15 @@ __all__ = [
     "Record",
     "SeedError",
     "SnapshotError",
+    "WireCapture",
+    "WireCaptureAsync",
     "broker",
     "broker_fixture",
 ]
 
 _EXPORTS = {
+    "CaptureError": "ottla.testing.wire_capture.file_format",
+    "CaptureWarning": "ottla.testing.wire_capture.recording",
     "DeadlineExceeded": "ottla.testing.waits",
     "AuditFinding": "ottla.testing.audit.findings",
     "Kafka": "ottla.testing.handle",
@@ -46,6 +54,8 @@ _EXPORTS = {
     "Record": "ottla.protocol.records.record",
     "SeedError": "ottla.testing.seeds.seed_schema",
     "SnapshotError": "ottla.testing.snapshots.snapshots",
+    "WireCapture": "ottla.testing.wire_capture.recording",
+    "WireCaptureAsync": "ottla.testing.wire_capture.recording",
     "broker": "ottla.testing.scripts",
     "broker_fixture": "ottla.testing.fixtures",
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
 class KafkaAsync:
@@ -52,6 +53,12 @@ class KafkaAsync:
 
     async def audit(self) -> list[AuditFinding]:
         return await self._bed.loop.wait_for_call(self._bed.auditor.findings)
+
+    @property
+    def wire(self) -> "KafkaWireAsync":
+        from ottla.testing.wire_capture.recording import KafkaWireAsync
+
+        return KafkaWireAsync(self._bed)
 
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)

@@ -50,7 +50,7 @@ class FaultHost:
 
     def __init__(self, seed: int, noted_by: NotedBy | None = None) -> None:
         """`seed`: see `Faults`. `noted_by`: of all routes, also those without rules."""
-        self._seed = seed
+        self.seed = seed
         self._noted_by = noted_by
         self._faults: Faults | None = None
         # By node id, of the brokers that have been started last.
@@ -63,7 +63,7 @@ class FaultHost:
             # Imported here: most programs inject no faults.
             from ottla.testing.faults.faults import Faults
 
-            self._faults = Faults(self._seed, self._dispatchers)
+            self._faults = Faults(self.seed, self._dispatchers)
         return self._faults
 
     @property

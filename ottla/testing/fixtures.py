@@ -27,6 +27,7 @@ from ottla.testing.testbed import Testbed
 from ottla.testing.worlds import describe_leak
 
 if TYPE_CHECKING:
+    from ottla.testing.artifacts import TestArtifacts
     from ottla.testing.coverage import Coverage
 
 LEAKS: Final = ("warn", "error", "ignore")
@@ -134,6 +135,8 @@ class TestbedPool:
         self.profiles: dict[str, None] = {}
         self.audited: list[AuditedTest] = []
         self.coverage = _coverage(config)
+        artifacts = config.getoption("ottla_artifacts")
+        self.artifacts = None if artifacts is None else config.invocation_params.dir / artifacts
 
     def get(self, options: FixtureOptions) -> Testbed:
         """Raises ConfigError, StartError."""
@@ -186,8 +189,16 @@ class TestRun:
 
     __test__ = False
 
-    def __init__(self, pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
+    def __init__(
+        self,
+        pool: TestbedPool,
+        bed: Testbed,
+        node: pytest.Item,
+        options: FixtureOptions,
+        artifacts: "TestArtifacts | None" = None,
+    ) -> None:
         self.bed = bed
+        self.artifacts = artifacts
         self._pool = pool
         self.options = options
         self.groups: list[str] = []
@@ -214,8 +225,14 @@ class TestRun:
         self.groups.append(name)
         return name
 
-    def sections(self, *, is_full: bool) -> list[Section]:
-        return self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
+    def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
+        """What the report of a phase that failed shows."""
+        is_full = is_full or self.artifacts is not None
+        sections = self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
+        if self.artifacts is None:
+            return sections
+        self.artifacts.note_failure(report.when, report.longreprtext, sections)
+        return [("ottla: artifacts", str(self.artifacts.path))]
 
     def end(self) -> None:
         """Empties what the options say, and reports what was left open."""
@@ -281,7 +298,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     options = marked_options(pool.options, node) if options is None else options
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
     isolation.begin(bed, options)
-    run = TestRun(pool, bed, node, options)
+    artifacts = None if pool.artifacts is None else _begun_artifacts(pool.artifacts, bed, node)
+    run = TestRun(pool, bed, node, options, artifacts)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
     if options.faults is not None:
@@ -289,7 +307,28 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     try:
         yield run
     finally:
+        _end(run)
+
+
+def _begun_artifacts(directory: Path, bed: Testbed, node: pytest.Item) -> "TestArtifacts":
+    from ottla.testing.artifacts import TestArtifacts
+
+    artifacts = TestArtifacts(directory, node.nodeid)
+    artifacts.begin(bed)
+    return artifacts
+
+
+def _end(run: TestRun) -> None:
+    artifacts, has_ended_well = run.artifacts, False
+    if artifacts is not None:
+        artifacts.note_faults(run.bed)
+    try:
         run.end()
+        has_ended_well = True
+    finally:
+        if artifacts is not None:
+            is_kept = run.has_failed or not has_ended_well
+            artifacts.end(run.bed, is_kept=is_kept, seed=run.options.fault_seed)
 
 
 def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:

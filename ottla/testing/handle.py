@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.wire_capture.recording import KafkaWire
 
 RECORDS_MAX = 100_000
 
@@ -102,6 +103,16 @@ class Kafka:
         """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the
         logs are now (docs/audit.md). Empty where the audit is off."""
         return self._bed.call(self._bed.auditor.findings)
+
+    # The wire.
+
+    @property
+    def wire(self) -> "KafkaWire":
+        """Captures of what goes over the wire (docs/wire.md)."""
+        # Imported here: most tests capture nothing.
+        from ottla.testing.wire_capture.recording import KafkaWire
+
+        return KafkaWire(self._bed)
 
     # Topics and records.
 

@@ -20,6 +20,7 @@ from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.storage.files import FileSystem
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
+from ottla.testing.wire_capture.connections import CaptureHost
 from ottla.testing.worker import NotRunningError
 
 LOOPBACK = "127.0.0.1"
@@ -97,6 +98,7 @@ class HostedBrokers:
         self._attach = attach
         self.fault_host = fault_host
         self._files = files
+        self.capture_host = CaptureHost()
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
 
@@ -115,6 +117,7 @@ class HostedBrokers:
                 files=self._files,
                 log=hosting.log,
                 new_dispatcher=self.fault_host.new_dispatcher,
+                new_connection=self.capture_host.new_connection,
             )
             await one.start()
             self._one = one
@@ -132,6 +135,7 @@ class HostedBrokers:
             log=hosting.log,
             opened=lambda broker: self._attach(broker.parts),
             new_dispatcher=self.fault_host.new_dispatcher,
+            new_connection=self.capture_host.new_connection,
         )
         await cluster.start()
         self._cluster = cluster
@@ -141,7 +145,11 @@ class HostedBrokers:
         one, self._one = self._one, None
         cluster, self._cluster = self._cluster, None
         stopped_cleanly = one is None or await one.stop()
-        return stopped_cleanly and (cluster is None or await cluster.stop())
+        stopped_cleanly = (cluster is None or await cluster.stop()) and stopped_cleanly
+        capture = self.capture_host.end()
+        if capture is not None:
+            capture.wait()
+        return stopped_cleanly
 
     @property
     def log(self) -> LazyLog:

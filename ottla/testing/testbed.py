@@ -198,6 +198,7 @@ class Testbed:
 
     def _attach(self, parts: Parts) -> None:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
+        self.hosted.capture_host.attach(parts)
         self.waits.attach(parts)
         self.world.attach(parts)
         self.auditor.attach(parts)

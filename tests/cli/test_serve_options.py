@@ -65,6 +65,8 @@ def test_nothing_given_is_the_documented_defaults() -> None:
         "control_open": False,
         "control_host": (),
         "testing_remote": False,
+        "capture": None,
+        "capture_secrets": False,
         "log_format": None,
         "log_level": "info",
     }
@@ -94,6 +96,8 @@ def test_everything_given() -> None:
         "control_open": False,
         "control_host": (),
         "testing_remote": False,
+        "capture": None,
+        "capture_secrets": False,
         "log_format": "json",
         "log_level": "debug",
     }
@@ -112,6 +116,12 @@ def test_testing_and_its_control() -> None:
         "control_host": ("a", "b"),
         "testing_remote": True,
     }
+
+
+def test_capture_names_a_file() -> None:
+    given = parse_plain(["--capture", "a.owire", "--capture-secrets"])
+
+    assert given == defaults() | {"capture": "a.owire", "capture_secrets": True}
 
 
 def test_secure_names_a_directory() -> None:
@@ -134,6 +144,8 @@ def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[st
         (("--listen", "a:65536"), "'a:65536' is not HOST:PORT with a port up to 65535"),
         (("--advertise", "a:0"), "'a:0' is not HOST:PORT with a port up to 65535"),
         (("--listen", "a:65534", "--brokers", "3"), "a:65534 and the 2 ports that follow it are not all below 65536"),
+        (("--capture=",), "it names no file"),
+        (("--capture-secrets",), "there is no --capture"),
         (("--brokers", "0"), "a process runs at least one broker"),
         (
             ("--metadata", "localhost:2379"),

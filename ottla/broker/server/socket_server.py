@@ -36,6 +36,8 @@ CLOSINGS_LOGGED_PER_SECOND = 10
 CLOSE_TIMEOUT_MS = 5_000
 
 
+NewConnection = Callable[["Server", str], Connection]
+"""Called for each connection that is accepted, with the name of the listener."""
 SOFTWARE_PAIRS_MAX = 50
 SOFTWARE_LENGTH_MAX = 64
 OTHER_SOFTWARE = ("_other", "_other")
@@ -87,21 +89,22 @@ class Server:
         tls: "Mapping[str, ListenerTls]" = MappingProxyType({}),
         guarded: Guarded | None = None,
         new_dispatcher: NewDispatcher = Dispatcher,
+        new_connection: NewConnection = Connection,
     ) -> None:
         """`part` gives handlers the parts of the broker by their names. `sasl`: of the listeners where clients log in
         first; `tls`: of those with TLS. `guarded` gives what is called in place of a handler, where an authorizer is
-        configured. `new_dispatcher`: tests hand in one of theirs."""
+        configured. `new_dispatcher`, `new_connection`: tests hand in some of theirs."""
         self.runtime = runtime
         self.inter_broker_listener = inter_broker_listener
         self.dispatcher = new_dispatcher(part, guarded)
         self.limits = ConnectionLimits(runtime, inter_broker_listener)
         self.logins = PendingLogins(runtime, self.limits)
         self.sasl = _with_sasl(sasl, self, lambda: part("metadata").image) if sasl else {}
-        self.receive_buffers = ReceiveBuffers()
-        self.memory = ConnectionMemory()
+        self.receive_buffers, self.memory = ReceiveBuffers(), ConnectionMemory()
         self.turns = Turns(runtime.soon)
         self.tls = _with_tls(tls, self) if tls else None
         self.times = RequestTimes(runtime)
+        self._new_connection = new_connection
         # By listener, since the start.
         self.opened: Counter[str] = Counter()
         self.closed: Counter[tuple[str, CloseReason]] = Counter()
@@ -110,8 +113,7 @@ class Server:
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}
-        self.muted = MutedConnections(runtime)
-        self._idle_ms_max = runtime.config.connections_max_idle_ms
+        self.muted, self._idle_ms_max = MutedConnections(runtime), runtime.config.connections_max_idle_ms
         # Kafka's default of 100 KiB holds fast networks back; only a size that was configured is applied.
         self._socket_options = SocketOptions(
             send_buffer_bytes=runtime.config.size_if_set(NetworkOptions.socket_send_buffer_bytes),
@@ -132,9 +134,9 @@ class Server:
 
     def _protocol_factory(self, name: str) -> Callable[[], asyncio.BufferedProtocol]:
         if self.tls is None or name not in self.tls:
-            return lambda: Connection(self, name)
+            return lambda: self._new_connection(self, name)
         tls = self.tls[name]
-        return lambda: tls.accept(Connection(self, name))
+        return lambda: tls.accept(self._new_connection(self, name))
 
     def begin_to_serve(self) -> None:
         """Connections made before this wait until now."""

@@ -72,6 +72,8 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
               help="errors: faults of the broker are status 3; all: those of the command's clients too.")  # fmt: skip
 @click.option("--seed", metavar="N", type=click.IntRange(min=0),
               help="Of what rules leave to chance. Default: drawn; standard error has it after a failure.")  # fmt: skip
+@click.option("--capture", "capture_file", metavar="FILE", type=click.Path(path_type=Path),
+              help="Write what the command and the broker send each other to FILE (docs/wire.md).")  # fmt: skip
 @click.option("--data", metavar="DIR", type=click.Path(exists=True, file_okay=False),
               help="Where the data directory is made and removed. Default: memory, where there is room.")  # fmt: skip
 @click.option("--report", "has_report", is_flag=True,

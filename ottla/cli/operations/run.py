@@ -51,6 +51,7 @@ class RunOptions(NamedTuple):
     has_report: bool = False
     audit: str = "errors"
     """`errors`, `all` or `off`."""
+    capture_file: Path | None = None
 
 
 def status_of(options: RunOptions) -> int:
@@ -88,13 +89,37 @@ def run(options: RunOptions) -> int:
             if stopped_by is not None:
                 return STATUS_OF_SIGNALS + stopped_by
             mark = ReportMark.now(bed)
-            with _opened_control(bed) as variables:
+            with _opened_control(bed) as variables, _captured(bed, options):
                 environment = {**_environment(options, bed.hosted.bootstrap), **variables}
                 status = signals.run(options.command, environment)
             return _judge(bed, options, mark, status, seed)
         finally:
             _release_requests(bed)
             bed.stop()
+
+
+@contextmanager
+def _captured(bed: Testbed, options: RunOptions) -> Generator[None]:
+    """Raises StartError."""
+    if options.capture_file is None:
+        yield
+        return
+    # Imported here: most runs capture nothing.
+    from ottla.testing.wire_capture.file_format import CaptureError
+    from ottla.testing.wire_capture.recording import begin_capture, end_capture
+
+    path = options.capture_file
+    try:
+        capture = bed.call(lambda: begin_capture(bed, path, False, command=list(options.command)))
+    except CaptureError as error:
+        raise StartError(f"--capture: {error}") from None
+    try:
+        yield
+    finally:
+        bed.call(end_capture, bed, capture)
+        capture.wait()
+        if capture.ended is not None:
+            print(f"ottla: {capture.ended}", file=sys.stderr)
 
 
 def _add_rules(bed: Testbed, options: RunOptions) -> None:

@@ -25,6 +25,7 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.config.server_security import listener_property
 from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
+from ottla.broker.server.connection import Connection
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.broker.upkeep.idle_memory import IdleMemory
 from ottla.cluster.store import MetadataStore, parse_store_url
@@ -33,6 +34,8 @@ from ottla.protocol.address import is_loopback, parse_address
 if TYPE_CHECKING:
     from ottla.cli.kafka_image.serving import KafkaImage
     from ottla.cli.operations.secure_serve import SecureServe
+    from ottla.testing.control.serving import TestingBrokers
+    from ottla.testing.wire_capture.connections import CaptureHost
 
 # Of the image: the testing mode, where its control is, and the names that clients may call it by.
 TESTING_VARIABLE, IMAGE_CONTROL = "OTTLA_TESTING", "0.0.0.0:9098"
@@ -58,6 +61,8 @@ class ServeOptions(NamedTuple):
     config: str | None = None
     settings: tuple[str, ...] = ()
     kafka_env: bool = False
+    capture: str | None = None
+    capture_secrets: bool = False
     log_format: str | None = None
     log_level: str = "info"
     testing: bool = False
@@ -206,13 +211,37 @@ async def _until_stopped(
 
     for number in _stop_signals():
         loop.add_signal_handler(number, stop)
+    captures: CaptureHost | None
     if options.testing:
-        served: Served = _served_for_testing(options, config, data_dir, log_format)
+        testing = _served_for_testing(options, config, data_dir, log_format)
+        served: Served = testing
+        captures = testing.captures
     else:
-        served = _served(options, config, data_dir, log, PLAINTEXT if secure is None else secure.listener_name)
+        captures = None if options.capture is None else _capture_host()
+        name = PLAINTEXT if secure is None else secure.listener_name
+        served = _served(options, config, data_dir, log, name, captures)
+    if options.capture is not None and captures is not None:
+        _begin_capture(captures, options, log)
+    try:
+        return await _serve_until(stop_requested, served, options, log, secure, captures)
+    finally:
+        if captures is not None:
+            _end(captures)
+
+
+async def _serve_until(
+    stop_requested: "asyncio.Future[None]",
+    served: Served,
+    options: ServeOptions,
+    log: LazyLog,
+    secure: "SecureServe | None",
+    captures: "CaptureHost | None",
+) -> bool:
     if not await _started(served, stop_requested):
         log.info("stopped by a signal before the start was over")
         return True
+    if captures is not None and isinstance(served, Broker):
+        captures.attach(served.parts)
     try:
         if options.image is not None:
             said = options.image.ready_lines()
@@ -227,6 +256,7 @@ async def _until_stopped(
         print("\n".join(said), flush=True)
     if options.image is not None:
         options.image.report(log)
+    loop = asyncio.get_running_loop()
     loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
     IdleMemory(loop).start()
     await stop_requested
@@ -241,6 +271,30 @@ def _warn_of_secrets(options: ServeOptions, log: LazyLog) -> None:
             log.warning(
                 "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
             )
+
+
+def _capture_host() -> "CaptureHost":
+    # Imported here: brokers that serve in production capture nothing.
+    from ottla.testing.wire_capture.connections import CaptureHost
+
+    return CaptureHost()
+
+
+def _begin_capture(captures: "CaptureHost", options: ServeOptions, log: LazyLog) -> None:
+    """From before the first connection. Raises StartError."""
+    from ottla.testing.wire_capture.file_format import CaptureError
+
+    try:
+        captures.begin(Path(options.capture or ""), with_secrets=options.capture_secrets, log=log)
+    except CaptureError as error:
+        raise StartError(f"--capture: {error}") from None
+
+
+def _end(captures: "CaptureHost") -> None:
+    """The brokers have stopped: the file gets what is left."""
+    capture = captures.end()
+    if capture is not None:
+        capture.wait()
 
 
 def _ready_line(served: Served) -> str:
@@ -269,10 +323,18 @@ async def _started(served: Served, stop_requested: "asyncio.Future[None]") -> bo
     return True
 
 
-def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: LazyLog, listener_name: str) -> Served:
+def _served(
+    options: ServeOptions,
+    config: ServerConfig,
+    data_dir: Path,
+    log: LazyLog,
+    listener_name: str,
+    captures: "CaptureHost | None",
+) -> Served:
     host, port = (None, None) if options.listen is None else parse_address(options.listen, port_min=0)
     advertise = None if options.advertise is None else parse_address(options.advertise)
     node_id = options.node_id or 0
+    new_connection = Connection if captures is None else captures.new_connection
     if options.brokers > 1:
         from ottla.broker.local_cluster import LocalCluster
 
@@ -286,6 +348,8 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
             listener_name=listener_name,
             first_node_id=node_id,
             log=log,
+            opened=None if captures is None else lambda broker: captures.attach(broker.parts),
+            new_connection=new_connection,
         )
     store = None if options.metadata is None else _etcd_store(options.metadata, config, data_dir, log)
     return Broker(
@@ -298,10 +362,13 @@ def _served(options: ServeOptions, config: ServerConfig, data_dir: Path, log: La
         node_id=node_id,
         store=store,
         log=log,
+        new_connection=new_connection,
     )
 
 
-def _served_for_testing(options: ServeOptions, config: ServerConfig, data_dir: Path, log_format: str) -> Served:
+def _served_for_testing(
+    options: ServeOptions, config: ServerConfig, data_dir: Path, log_format: str
+) -> "TestingBrokers":
     """Raises ConfigError."""
     # A broker in production imports nothing of the testing kit.
     from ottla.testing.control.serving import TestingBrokers, TestingOptions, testing_log

@@ -28,6 +28,7 @@ from ottla.testing.control.access import (
 from ottla.testing.control.listener import ControlListener
 from ottla.testing.hosting import Hosting, LogLines
 from ottla.testing.testbed import Testbed
+from ottla.testing.wire_capture.connections import CaptureHost
 
 MARKER_TEXT: Final = "Brokers in testing mode have used this directory: their time may have been set.\n"
 REMOTE: Final = "--testing-remote"
@@ -72,6 +73,10 @@ class TestingBrokers:
     @property
     def listener_urls(self) -> list[str]:
         return self._bed.hosted.listener_urls
+
+    @property
+    def captures(self) -> CaptureHost:
+        return self._bed.hosted.capture_host
 
     @property
     def ready_lines(self) -> list[str]:
