@@ -94,10 +94,8 @@ class LocalCluster:
             for index, node_id in enumerate(self._listen_on)
         }
         self._listener_name = listener_name
-        self._log = log or LazyLog()
-        self._opened = opened
-        self._new_dispatcher = new_dispatcher
-        self._new_surroundings = new_surroundings
+        self._log, self._opened = log or LazyLog(), opened
+        self._new_dispatcher, self._new_surroundings = new_dispatcher, new_surroundings
         self._clock = SystemClock()
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}

@@ -98,7 +98,7 @@ class HostedBrokers:
             log=self._log,
             new_dispatcher=self.fault_host.new_dispatcher,
             network=self._around.network_of(ALONE),
-            files=self._around.files_of(ALONE, data_dir),
+            files=self._around.files_of_one(ALONE, data_dir),
         )
         await one.start()
         self._one = one

@@ -19,11 +19,10 @@ from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
 from ottla.testing.snapshots.linked_files import LinkedFileSystem
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
-from ottla.testing.surroundings.around import AllSurroundings
+from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.surroundings.control import BrokerControl
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.links import Links
-from ottla.testing.surroundings.steps import FaultSteps
 from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing

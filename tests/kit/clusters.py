@@ -54,13 +54,13 @@ class Replicated:
 
 
 def outcome(kafka: Kafka, value: bytes = b"book", *, topic: str = "orders", **config: Any) -> str:
-    """What a producer of librdkafka that does not try again is told of one record: an error's name, or ok."""
-    told: list[str] = []
+    """What a producer of librdkafka that does not try again is answered for one record: an error's name, or ok."""
+    answers: list[str] = []
     once = {"retries": 0, "log_level": 0, "message.timeout.ms": 20_000}
     producer = Producer(kafka.client_config("producer") | once | config)
-    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: told.append(_name(error)))
+    producer.produce(topic, value, partition=0, on_delivery=lambda error, _: answers.append(_name(error)))
     assert producer.flush(30) == 0
-    return told[0]
+    return answers[0]
 
 
 def _name(error: Any) -> str:

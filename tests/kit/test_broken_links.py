@@ -2,13 +2,14 @@
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from ottla.protocol.errors import KafkaError
+from ottla.testing import LinkError
 from ottla.testing.handle import Kafka
-from ottla.testing.surroundings import LinkError
 from ottla.testing.testbed import Testbed
 from ottla.testing.worker import NotRunningError
 from tests.kit.clusters import Replicated, outcome, three_brokers
@@ -92,7 +93,7 @@ def test_narrow_link_makes_a_follower_late(cluster: Replicated) -> None:
 def test_clients_that_are_cut_off_get_no_answer(cluster: Replicated) -> None:
     kafka = cluster.kafka
     kafka.links.cut("clients", to=cluster.leader)
-    config = {"message.timeout.ms": 800, "socket.timeout.ms": 500}
+    config: dict[str, Any] = {"message.timeout.ms": 800, "socket.timeout.ms": 500}
 
     assert outcome(kafka, **config) == "_MSG_TIMED_OUT"
 
@@ -150,7 +151,7 @@ def test_isolated_leader_acknowledges_what_will_be_lost(cluster: Replicated) -> 
     """With acks=1. It learns of its successor when it is healed, and gives up what it alone has."""
     kafka = cluster.kafka
     kafka.brokers[cluster.leader].isolate()
-    cut_off = {"bootstrap.servers": cluster.address(cluster.leader)}
+    cut_off: dict[str, Any] = {"bootstrap.servers": cluster.address(cluster.leader)}
     assert outcome(kafka, b"lost", acks=1, **cut_off) == "ok"
     assert cluster.wait_for_another_leader() in cluster.followers
     kafka.produce("orders", [b"kept"])

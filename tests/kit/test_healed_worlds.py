@@ -1,13 +1,14 @@
 """Faults of brokers, links and disks over a test: reported when it fails, healed when it ends, for coroutines too."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.testing import DiskError, LinkError
 from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.handle import Kafka
-from ottla.testing.surroundings import DiskError, LinkError
 from ottla.testing.testbed import Testbed
 from ottla.testing.worker import NotRunningError
 from tests.kit.clusters import Replicated, outcome, three_brokers
@@ -86,7 +87,8 @@ def test_broker_alone_has_a_disk_and_can_be_paused(handle: Kafka) -> None:
     handle.create_topic("orders", 1)
     bootstrap = handle.bootstrap
     handle.brokers[0].pause()
-    assert outcome(handle, **{"message.timeout.ms": 500, "socket.timeout.ms": 300}) == "_MSG_TIMED_OUT"
+    in_vain: dict[str, Any] = {"message.timeout.ms": 500, "socket.timeout.ms": 300}
+    assert outcome(handle, **in_vain) == "_MSG_TIMED_OUT"
     handle.brokers[0].resume()
     handle.brokers[0].resume()
     assert outcome(handle) == "ok"

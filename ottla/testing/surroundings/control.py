@@ -12,8 +12,7 @@ from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import InvalidReplicaAssignment, UnknownTopicOrPartition
 from ottla.testing.conditions import Sources, TopicCondition, partition_led_by
 from ottla.testing.hosting import HostedBrokers
-from ottla.testing.surroundings.around import AllSurroundings
-from ottla.testing.surroundings.steps import FaultSteps
+from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.waits import Explanation, Waits
 from ottla.testing.worker import NotRunningError
 

@@ -8,7 +8,7 @@ become plain again when the disk is healed.
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -36,8 +36,11 @@ class DiskFailure:
 class DiskState:
     """What is wrong with the disk of one broker. Changed on the brokers' loop, asked from it and from threads."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, before_change: Callable[[int], None] | None = None) -> None:
+        """`before_change` is called with the descriptor of a file that is about to be written or truncated."""
         self.directory = directory
+        self.before_change = before_change or _nothing
+        self._kinds = (DiskFile, FaultyFile) if before_change is None else (LinkedDiskFile, FaultyLinkedFile)
         self._files: WeakSet[DiskFile] = WeakSet()
         self._lock = threading.Lock()
         self._loop_thread = threading.get_ident()
@@ -83,7 +86,8 @@ class DiskState:
 
     @property
     def _kind(self) -> "type[DiskFile]":
-        return DiskFile if self.is_sound else FaultyFile
+        sound, faulty = self._kinds
+        return sound if self.is_sound else faulty
 
     # Asked by files.
 
@@ -165,6 +169,34 @@ class FaultyFile(DiskFile):
         OsFile.fsync(self)
 
 
+class LinkedDiskFile(DiskFile):
+    """One that snapshots may have hard links of."""
+
+    __slots__ = ()
+
+    def writev(self, buffers: Sequence[Buffer]) -> int:
+        self._disk.before_change(self._fd)
+        return OsFile.writev(self, buffers)
+
+    def truncate(self, size: int) -> None:
+        self._disk.before_change(self._fd)
+        OsFile.truncate(self, size)
+
+
+class FaultyLinkedFile(FaultyFile):
+    """One of those, while something is wrong with the disk."""
+
+    __slots__ = ()
+
+    def writev(self, buffers: Sequence[Buffer]) -> int:
+        self._disk.before_change(self._fd)
+        return FaultyFile.writev(self, buffers)
+
+    def truncate(self, size: int) -> None:
+        self._disk.before_change(self._fd)
+        OsFile.truncate(self, size)
+
+
 class DiskFileSystem(OsFileSystem):
     """`ottla.storage.files.FileSystem` for one broker."""
 
@@ -186,7 +218,7 @@ class DiskFileSystem(OsFileSystem):
 
 
 @contextmanager
-def descriptor_to_change(path: Path) -> Iterator[int]:
+def descriptor_to_change(path: Path) -> Generator[int]:
     """To change a file as a failing disk does, behind the back of those who have it open."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -206,3 +238,7 @@ def cut_end(path: Path, size: int) -> None:
     """The last `size` bytes go, or all there are."""
     with descriptor_to_change(path) as descriptor:
         os.ftruncate(descriptor, max(os.fstat(descriptor).st_size - size, 0))
+
+
+def _nothing(descriptor: int) -> None:
+    del descriptor

@@ -9,9 +9,9 @@ from ottla.broker.assembly import Parts
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.storage.segment import Segment
+from ottla.testing.surroundings.around import FaultSteps
 from ottla.testing.surroundings.disk_files import OPERATIONS, DiskFailure, DiskState, cut_end, flip_bit
 from ottla.testing.surroundings.links import Caller
-from ottla.testing.surroundings.steps import FaultSteps
 from ottla.testing.worker import NotRunningError
 
 LOG_SUFFIX: Final = ".log"

@@ -8,7 +8,7 @@ way is open again.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from ottla.cluster.store import (
     Change,
@@ -28,7 +28,6 @@ from ottla.testing.surroundings.ways import STORE, Place, Ways
 LOST_MS: Final = 300
 NO_ANSWER: Final = Unavailable("the link to it is cut")
 
-T = TypeVar("T")
 Action = Callable[[], None]
 
 
@@ -126,11 +125,13 @@ class LinkStore:
                 lane.close()
         self._session.close()
 
-    def _ask(self, ask: Callable[[Callable[[T], None]], None], done: Callable[[T | Unavailable], None]) -> None:
+    def _ask(self, ask: Callable[[Callable[[Any], None]], None], done: Callable[[Any], None]) -> None:
+        """`done` gets what it would be given without a link, or Unavailable."""
+
         def lost() -> None:
             done(NO_ANSWER)
 
-        def answer(result: T) -> None:
+        def answer(result: object) -> None:
             if not self._answers.is_closed:
                 self._answers.send(lambda: done(result), lost)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from ottla.testing.surroundings.steps import FaultSteps
-from ottla.testing.surroundings.ways import CLIENTS, STORE, Place, Way, Ways
+from ottla.testing.surroundings.around import FaultSteps
+from ottla.testing.surroundings.ways import CLIENTS, STORE, LinkState, Place, Ways
 
 
 class LinkError(Exception):
@@ -32,7 +32,7 @@ class Links:
         """What is sent is swallowed, as by a firewall: the sender gets no answer, and no error. Connections that have
         lost something break when the link is healed. `reset`: they break at once, and new ones are refused."""
 
-        def change(way: Way) -> None:
+        def change(way: LinkState) -> None:
             way.is_cut, way.resets = True, reset
 
         self._change(one, other, to, "cut with resets" if reset else "cut", change)
@@ -40,7 +40,7 @@ class Links:
     def delay(self, one: Place, other: Place | None = None, *, to: Place | None = None, ms: float) -> None:
         """What is sent arrives so much later, in order."""
 
-        def change(way: Way) -> None:
+        def change(way: LinkState) -> None:
             way.delay_ms = ms
 
         self._change(one, other, to, f"delay {ms:g} ms", change)
@@ -50,7 +50,7 @@ class Links:
         if bytes_per_s <= 0:
             raise LinkError(f"bytes_per_s={bytes_per_s!r}: expected more than 0; cut() lets nothing through")
 
-        def change(way: Way) -> None:
+        def change(way: LinkState) -> None:
             way.bytes_per_s = bytes_per_s
 
         if STORE in (one, other, to):
@@ -60,7 +60,7 @@ class Links:
     def lossless_pause(self, one: Place, other: Place | None = None, *, to: Place | None = None) -> None:
         """What is sent waits, and arrives when the link is healed."""
 
-        def change(way: Way) -> None:
+        def change(way: LinkState) -> None:
             way.is_paused = True
 
         self._change(one, other, to, "pause", change)
@@ -95,7 +95,7 @@ class Links:
         self._caller.call(isolate)
 
     def _change(
-        self, one: Place, other: Place | None, to: Place | None, what: str, change: Callable[[Way], None]
+        self, one: Place, other: Place | None, to: Place | None, what: str, change: Callable[[LinkState], None]
     ) -> None:
         if (other is None) == (to is None):
             raise LinkError(f"{what}: expected ({one}, OTHER) for both ways, or ({one}, to=OTHER) for one")

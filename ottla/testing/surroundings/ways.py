@@ -13,7 +13,7 @@ Place: TypeAlias = int | str
 
 
 @dataclass(slots=True)
-class Way:
+class LinkState:
     """What happens to all that is sent from one place to another."""
 
     is_cut: bool = False
@@ -27,14 +27,14 @@ class Way:
     """None: as fast as it goes."""
 
 
-OPEN: Final = Way()
+OPEN: Final = LinkState()
 
 
 class Ways:
     """Everything here runs on the loop of the brokers."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[Place, Place], Way] = {}
+        self._ways: dict[tuple[Place, Place], LinkState] = {}
         # Nothing arrives at these: their processes are stopped.
         self._stopped: set[Place] = set()
         self.when_changed: list[Callable[[], None]] = []
@@ -44,16 +44,16 @@ class Ways:
     def is_used(self) -> bool:
         return bool(self._ways or self._stopped)
 
-    def between(self, source: Place, target: Place) -> Way:
+    def between(self, source: Place, target: Place) -> LinkState:
         return self._ways.get((source, target), OPEN)
 
     def is_held(self, source: Place, target: Place) -> bool:
         """What is sent waits until that ends."""
         return target in self._stopped or self.between(source, target).is_paused
 
-    def altered(self, source: Place, target: Place) -> Way:
+    def altered(self, source: Place, target: Place) -> LinkState:
         """The way, to be changed; `changed` comes next."""
-        return self._ways.setdefault((source, target), Way())
+        return self._ways.setdefault((source, target), LinkState())
 
     def heal(self, *places: Place) -> None:
         """All ways, those from and to one place, or those between two."""
