@@ -12,6 +12,7 @@ session ends when `broker.session.timeout.ms` are over, and its next start recov
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,12 @@ from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.runtime import StartError
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
-from ottla.broker.server.network import TcpNetwork
+from ottla.broker.server.network import Network, TcpNetwork
 from ottla.broker.server.socket_server import NewConnection
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
-from ottla.cluster.store import StoreError
-from ottla.storage.files import DIRECTORY_MODE, OsFileSystem, reason_of
+from ottla.cluster.store import MetadataStore, StoreError
+from ottla.storage.files import DIRECTORY_MODE, FileSystem, OsFileSystem, reason_of
 from ottla.storage.meta_properties import DataDirectoryError, refuse_directory_of_tests
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ IDENTITY_FILE = "meta.properties"
 DIRECTORY_PREFIX = "broker-"
 # All brokers renew their sessions on the loop that ends them: one that was held up lets them do so first.
 RENEWAL_GRACE_MS = 50
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What one broker of the process has around it. None: the machine's."""
+
+    store: MetadataStore
+    network: Network | None = None
+    files: FileSystem | None = None
+
+
+NewSurroundings = Callable[[int, Path, MetadataStore], Surroundings]
+"""For a broker that starts: its node id, its data directory, and its session of the store."""
+
+
+def _plain_surroundings(node_id: int, directory: Path, store: MetadataStore) -> Surroundings:  # noqa: ARG001
+    return Surroundings(store)
 
 
 class LocalCluster:
@@ -60,9 +78,11 @@ class LocalCluster:
         opened: Callable[[Broker], None] | None = None,
         new_dispatcher: NewDispatcher = Dispatcher,
         new_connection: NewConnection = Connection,
+        new_surroundings: NewSurroundings = _plain_surroundings,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
         Each has one listener, called `listener_name`. `opened` is called with every broker that has started.
+        `new_dispatcher` and `new_surroundings` are a test's.
 
         Raises ConfigError where the properties name the listeners of one broker."""
         if config.listeners or config.advertised_listeners:
@@ -78,9 +98,9 @@ class LocalCluster:
             for index, node_id in enumerate(self._listen_on)
         }
         self._listener_name = listener_name
-        self._log = log or LazyLog()
-        self._opened = opened
+        self._log, self._opened = log or LazyLog(), opened
         self._new_dispatcher, self._new_connection = new_dispatcher, new_connection
+        self._new_surroundings = new_surroundings
         self._clock = SystemClock()
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}
@@ -151,15 +171,19 @@ class LocalCluster:
         assert node_id not in self._running, f"broker {node_id} runs already"
         assert self._store is not None, "the cluster is not open"
         host, port = self._listen_on[node_id]
+        directory = self._directory(node_id)
+        around = self._new_surroundings(node_id, directory, self._store.session())
         broker = Broker(
             self._config.of_another_broker(),
-            data_dir=self._directory(node_id),
+            data_dir=directory,
             host=host,
             port=port,
             advertise=self._advertise[node_id],
             listener_name=self._listener_name,
             node_id=node_id,
-            store=self._store.session(),
+            store=around.store,
+            files=around.files,
+            network=around.network,
             log=self._log.with_fields(broker=node_id),
             admin_site=None if self._admin is None else self._admin.site,
             new_dispatcher=self._new_dispatcher,

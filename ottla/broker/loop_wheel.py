@@ -48,6 +48,7 @@ class LoopWheel(TimingWheel):
         self.lateness = Histogram()
         """By how much the loop was late for its timers."""
         self._stopped = False
+        self._is_held = False
 
     def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
         entry = super().schedule(deadline_ms, action)
@@ -67,8 +68,23 @@ class LoopWheel(TimingWheel):
             self._handle.cancel()
             self._handle = None
 
+    def hold(self) -> None:
+        """No timer runs before `release`, as in a process that is stopped and will be continued."""
+        self._is_held = True
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def release(self) -> None:
+        """What was due since then runs now."""
+        self._is_held = False
+        self._armed_ms = NEVER
+        wakeup_ms = self.next_wakeup_ms()
+        if wakeup_ms is not None:
+            self._arm(wakeup_ms)
+
     def _arm(self, wakeup_ms: int) -> None:
-        if self._stopped:
+        if self._stopped or self._is_held:
             return
         if self._handle is not None:
             self._handle.cancel()

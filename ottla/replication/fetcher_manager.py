@@ -118,7 +118,9 @@ class FetcherManager:
                 del self._fetchers[key]
                 self._end(fetcher)
         changes, self._changes = self._changes, FetcherChanges()
-        changes.woken = [fetcher for fetcher in changes.woken if fetcher not in changes.ended + changes.started]
+        # One that began and ended since then has no task to be woken.
+        there = set(self._fetchers.values()).difference(changes.started)
+        changes.woken = [fetcher for fetcher in changes.woken if fetcher in there]
         return changes
 
     def _begin(self, key: FetcherKey, endpoint: LeaderEndpoint) -> Fetcher:

@@ -224,6 +224,11 @@ class OsFile:
             self.close()
 
 
+def open_descriptor(path: Path) -> int:
+    """Of the file at `path`, created empty if it is not there: to read anywhere, and to write at the end."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+
 class OsLock:
     """A BSD lock; the kernel lets go of it when the process ends, however it ends."""
 
@@ -240,7 +245,7 @@ class OsFileSystem:
     """The operating system's files. New ones are their owner's alone; those that are there keep their modes."""
 
     def open(self, path: Path) -> OsFile:
-        return OsFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE))
+        return OsFile(open_descriptor(path))
 
     def exists(self, path: Path) -> bool:
         return path.exists()

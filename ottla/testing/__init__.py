@@ -16,21 +16,32 @@ if TYPE_CHECKING:
     from ottla.testing.scripts import KafkaTestCase, broker
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
+    from ottla.testing.surroundings.disks import BrokerDisk, DiskError
+    from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokerAsync, KafkaPartition, KafkaPartitionAsync
+    from ottla.testing.surroundings.links import LinkError, Links
     from ottla.testing.waits import DeadlineExceeded
     from ottla.testing.wire_capture.file_format import CaptureError
     from ottla.testing.wire_capture.recording import CaptureWarning, WireCapture, WireCaptureAsync
 
 __all__ = [
     "AuditFinding",
+    "BrokerDisk",
     "CaptureError",
     "CaptureWarning",
     "DeadlineExceeded",
+    "DiskError",
     "Kafka",
     "KafkaAsync",
+    "KafkaBroker",
+    "KafkaBrokerAsync",
     "KafkaGroup",
     "KafkaGroupAsync",
+    "KafkaPartition",
+    "KafkaPartitionAsync",
     "KafkaTestCase",
     "KafkaTopic",
+    "LinkError",
+    "Links",
     "Record",
     "SeedError",
     "SnapshotError",
@@ -43,6 +54,14 @@ __all__ = [
 _EXPORTS = {
     "CaptureError": "ottla.testing.wire_capture.file_format",
     "CaptureWarning": "ottla.testing.wire_capture.recording",
+    "BrokerDisk": "ottla.testing.surroundings.disks",
+    "DiskError": "ottla.testing.surroundings.disks",
+    "KafkaBroker": "ottla.testing.surroundings.handles",
+    "KafkaBrokerAsync": "ottla.testing.surroundings.handles",
+    "KafkaPartition": "ottla.testing.surroundings.handles",
+    "KafkaPartitionAsync": "ottla.testing.surroundings.handles",
+    "LinkError": "ottla.testing.surroundings.links",
+    "Links": "ottla.testing.surroundings.links",
     "DeadlineExceeded": "ottla.testing.waits",
     "AuditFinding": "ottla.testing.audit.findings",
     "Kafka": "ottla.testing.handle",

@@ -15,6 +15,9 @@ from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
+from ottla.testing.surroundings.disks import BrokerDisk
+from ottla.testing.surroundings.handles import Brokers, KafkaBrokerAsync, KafkaPartitionAsync
+from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
 from ottla.testing.waits import Condition
@@ -60,20 +63,27 @@ class KafkaAsync:
 
         return KafkaWireAsync(self._bed)
 
+    @property
+    def brokers(self) -> Brokers[KafkaBrokerAsync]:
+        return Brokers(self._bed, KafkaBrokerAsync)
+
+    @property
+    def links(self) -> Links:
+        """Their methods do not wait for anything, and are not awaited."""
+        return self._bed.links
+
+    def disk(self, node_id: int) -> BrokerDisk:
+        """Its methods are not awaited either."""
+        return self._bed.disk(node_id)
+
+    def partition(self, topic: str, index: int) -> KafkaPartitionAsync:
+        return KafkaPartitionAsync(self._bed, topic, index)
+
     def client_config(self, kind: str, library: str = "aiokafka") -> dict[str, Any]:
         return client_config(kind, library, self.bootstrap)
 
     async def node_ids(self) -> list[int]:
         return await self._bed.loop.wait_for_call(lambda: list(self._bed.hosted.parts()))
-
-    async def kill(self, node_id: int) -> None:
-        await self._bed.loop.wait(self._bed.hosted.kill(node_id))
-
-    async def shut_down(self, node_id: int) -> None:
-        await self._bed.loop.wait(self._bed.hosted.shut_down(node_id))
-
-    async def restart(self, node_id: int) -> None:
-        await self._bed.loop.wait(self._bed.hosted.restart(node_id))
 
     async def connections(self) -> list[ConnectionView]:
         return await self._bed.loop.wait(self._bed.open_connections())
@@ -180,6 +190,9 @@ class KafkaGroupAsync:
 
     async def facts(self) -> list[tuple[int, Fact]]:
         return list(await self._bed.loop.wait_for_call(self._bed.histories.facts_of, self.group_id))
+
+    async def move_to(self, node_id: int) -> None:
+        await self._bed.loop.wait(self._bed.control.move_group(self.group_id, node_id))
 
     async def wait_until_stable(
         self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None

@@ -22,6 +22,9 @@ from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
+from ottla.testing.surroundings.disks import BrokerDisk
+from ottla.testing.surroundings.handles import Brokers, KafkaBroker, KafkaPartition
+from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import (
     ConnectionView,
@@ -66,17 +69,23 @@ class Kafka:
         """The brokers that run."""
         return self._bed.call(lambda: list(self._bed.hosted.parts()))
 
-    def kill(self, node_id: int) -> None:
-        """Ends a broker of a cluster as `kill -9` does. Raises NotRunningError."""
-        self._bed.run(self._bed.hosted.kill(node_id))
+    @property
+    def brokers(self) -> Brokers[KafkaBroker]:
+        """All, by node id: killed, stopped, paused and started again by them (docs/cluster-faults.md)."""
+        return Brokers(self._bed, KafkaBroker)
 
-    def shut_down(self, node_id: int) -> None:
-        """Stops a broker of a cluster; it hands over what it leads first. Raises NotRunningError."""
-        self._bed.run(self._bed.hosted.shut_down(node_id))
+    @property
+    def links(self) -> Links:
+        """Between brokers, and to their store: cut, slow or held up. A reset heals them."""
+        return self._bed.links
 
-    def restart(self, node_id: int) -> None:
-        """Starts a broker of a cluster again, on its port and with its data. Raises StartError, NotRunningError."""
-        self._bed.run(self._bed.hosted.restart(node_id))
+    def disk(self, node_id: int) -> BrokerDisk:
+        """That of a broker: full, failing, slow or damaged. A reset heals it. Raises NotRunningError."""
+        return self._bed.disk(node_id)
+
+    def partition(self, topic: str, index: int) -> KafkaPartition:
+        """It need not be there."""
+        return KafkaPartition(self._bed, topic, index)
 
     @property
     def connections(self) -> list[ConnectionView]:
@@ -305,6 +314,11 @@ class KafkaGroup:
     def facts(self) -> list[tuple[int, Fact]]:
         """What the coordinator has reported (`ottla.coordinator.facts`), each with its time in ms."""
         return list(self._bed.call(self._bed.histories.facts_of, self.group_id))
+
+    def move_to(self, node_id: int) -> None:
+        """Another broker becomes the group's coordinator: the leader of its partition of `__consumer_offsets`. Returns
+        when it leads. Raises the KafkaError of the election."""
+        self._bed.run(self._bed.control.move_group(self.group_id, node_id))
 
     # Waits.
 

@@ -17,14 +17,15 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
-from ottla.storage.files import FileSystem
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
+from ottla.testing.surroundings.around import AllSurroundings
 from ottla.testing.wire_capture.connections import CaptureHost
 from ottla.testing.worker import NotRunningError
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 400
+"""The node id of a broker by itself."""
 
 
 class LogLines(TextIOBase):
@@ -86,10 +87,9 @@ class HostedBrokers:
         brokers: int,
         attach: Callable[[Parts], None],
         fault_host: FaultHost,
-        files: FileSystem,
+        around: AllSurroundings,
     ) -> None:
-        """`attach` is called with the parts of every broker that has started. `files` are those of a broker by itself.
-        Raises ConfigError."""
+        """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
         self.config = hosting.config
         self.config.is_testing = True
         self.count = checked_count(brokers, None)
@@ -97,7 +97,8 @@ class HostedBrokers:
         self._hosting = hosting
         self._attach = attach
         self.fault_host = fault_host
-        self._files = files
+        self._around = around
+        self._data_dir = Path()
         self.capture_host = CaptureHost()
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
@@ -106,22 +107,7 @@ class HostedBrokers:
         """Raises StartError."""
         hosting = self._hosting
         if self.count == 1:
-            one = Broker(
-                self.config,
-                data_dir=data_dir,
-                host=hosting.host,
-                port=hosting.port,
-                advertise=hosting.advertise,
-                listener_name=hosting.listener_name,
-                node_id=hosting.first_node_id,
-                files=self._files,
-                log=hosting.log,
-                new_dispatcher=self.fault_host.new_dispatcher,
-                new_connection=self.capture_host.new_connection,
-            )
-            await one.start()
-            self._one = one
-            self._attach(one.parts)
+            await self._start_one(data_dir, hosting.port)
             return
         cluster = LocalCluster(
             self.config,
@@ -136,9 +122,32 @@ class HostedBrokers:
             opened=lambda broker: self._attach(broker.parts),
             new_dispatcher=self.fault_host.new_dispatcher,
             new_connection=self.capture_host.new_connection,
+            new_surroundings=self._around.of_broker,
         )
         await cluster.start()
         self._cluster = cluster
+
+    async def _start_one(self, data_dir: Path, port: int | None) -> None:
+        self._data_dir = data_dir
+        hosting = self._hosting
+        node_id = hosting.first_node_id
+        one = Broker(
+            self.config,
+            data_dir=data_dir,
+            host=hosting.host,
+            port=port,
+            advertise=hosting.advertise,
+            listener_name=hosting.listener_name,
+            node_id=node_id,
+            network=self._around.network_of(node_id),
+            files=self._around.files_of_one(node_id, data_dir),
+            log=hosting.log,
+            new_dispatcher=self.fault_host.new_dispatcher,
+            new_connection=self.capture_host.new_connection,
+        )
+        await one.start()
+        self._one = one
+        self._attach(one.parts)
 
     async def stop(self) -> bool:
         """Whether all data was closed cleanly."""
@@ -177,13 +186,17 @@ class HostedBrokers:
     @property
     def node_ids(self) -> list[int]:
         """Of all brokers, also those that do not run at the moment."""
-        return [0] if self._cluster is None else self._cluster.node_ids
+        return [self._hosting.first_node_id] if self._cluster is None else self._cluster.node_ids
 
     def parts(self) -> dict[int, Parts]:
         """Of the brokers that run, by node id."""
         if self._cluster is not None:
             return {node_id: broker.parts for node_id, broker in self._cluster.brokers.items()}
         return {} if self._one is None else {self._one.node_id: self._one.parts}
+
+    def informed(self) -> list[Parts]:
+        """Of the brokers that hear what the metadata store says: those that run, but are neither cut off nor paused."""
+        return [each for node_id, each in self.parts().items() if self._around.hears_store(node_id)]
 
     async def kill(self, node_id: int) -> None:
         """As `kill -9` does. Raises NotRunningError."""
@@ -196,6 +209,16 @@ class HostedBrokers:
     async def restart(self, node_id: int) -> None:
         """On its port, with its data; one that runs is shut down before. Raises NotRunningError, StartError."""
         await restart_broker(self._several(), node_id)
+
+    async def start_again(self, node_id: int) -> None:
+        """As `restart`, of a broker by itself too. Raises StartError."""
+        if self._cluster is not None:
+            await self.restart(node_id)
+            return
+        one = self._broker()
+        port = one.listeners.opened[0].port
+        await one.stop()
+        await self._start_one(self._data_dir, port)
 
     def _several(self) -> LocalCluster:
         if self._cluster is None:

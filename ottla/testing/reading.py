@@ -63,6 +63,13 @@ class BrokerReader:
         partition = None if parts is None else parts.replicas.find(topic, index)
         return partition if partition is not None and partition.is_leader else None
 
+    def partition(self, name: str, index: int) -> PartitionView:
+        """Raises UnknownTopicOrPartition."""
+        view = self.topic(name)
+        if view is None or not 0 <= index < len(view.partitions):
+            raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+        return view.partitions[index]
+
     def _partition(self, topic: TopicInfo, index: int, state: PartitionInfo) -> PartitionView:
         known: dict[str, Any] = {
             "topic": topic.name,

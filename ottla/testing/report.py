@@ -85,6 +85,7 @@ def _groups(bed: Testbed) -> Iterator[str]:
 
 
 def _faults(bed: Testbed) -> Iterator[str]:
+    yield from map(str, bed.steps.since_clear())
     faults = bed.hosted.fault_host.faults_if_used
     if faults is not None:
         yield from (fault.explain() for fault in faults.all_since_clear())

@@ -20,6 +20,10 @@ from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
 from ottla.testing.snapshots.linked_files import LinkedFileSystem
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
+from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
+from ottla.testing.surroundings.control import BrokerControl
+from ottla.testing.surroundings.disks import BrokerDisk
+from ottla.testing.surroundings.links import Links
 from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing
@@ -71,7 +75,8 @@ class Testbed:
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
         files, fault_host = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting)
-        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, files)
+        self._around = AllSurroundings(files.before_change)
+        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
@@ -80,6 +85,9 @@ class Testbed:
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
+        self.steps = FaultSteps(lambda: next(iter(self.hosted.parts().values())).runtime.clock.wall_ms())
+        self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
+        self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics = dict(topics or {})
         self._is_audited = audit != "off"
         self._data = data
@@ -128,6 +136,7 @@ class Testbed:
         assert scratch is not None, "what runs has its data somewhere"
         self._loop = self._scratch = None
         try:
+            loop.call(self._around.heal)
             loop.run(self.hosted.stop())
         finally:
             loop.stop()
@@ -144,6 +153,18 @@ class Testbed:
         __tracebackhide__ = True
         return self.loop.call(function, *arguments)
 
+    def disk(self, node_id: int) -> BrokerDisk:
+        """Raises NotRunningError for a broker that is none of the cluster's."""
+        state = self._around.disks.get(node_id)
+        if state is None:
+            known = ", ".join(map(str, self.hosted.node_ids))
+            raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {known}")
+        return BrokerDisk(self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id))
+
+    def note_step(self, what: str) -> None:
+        """For the report of a failure."""
+        self.call(self.steps.note, what)
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         __tracebackhide__ = True
         return self.loop.run(coroutine)
@@ -155,14 +176,13 @@ class Testbed:
         await self.waits.wait(condition, self.deadline_s if within is None else within)
 
     async def reset(self) -> ResetReport:
-        """Fault rules go first. The topics that were given at the start are made again."""
+        """Fault rules go first, then links, disks and brokers are as at first. The topics that were given at the start
+        are made again."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
             faults.clear()
         leaks = await self.open_connections()
-        for node_id in self.hosted.node_ids:
-            if node_id not in self.hosted.parts():
-                await self.hosted.restart(node_id)
+        await self.control.heal()
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         await self._make_topics()
@@ -205,6 +225,7 @@ class Testbed:
         coverage = self.wire.coverage
         if coverage is not None:
             parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
+        self._around.attach(parts)
 
     def _now_ms(self) -> int:
         return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()

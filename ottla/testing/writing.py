@@ -186,16 +186,17 @@ class BrokerWriter:
         await self._led(name)
 
     async def _led(self, name: str) -> None:
-        """Returns when all its partitions have leaders, and all brokers know them."""
+        """Returns when all its partitions have leaders, and all brokers know them that hear of it."""
         topic = self._reader.image.topic(name)
         for index in range(0 if topic is None else len(topic.partitions)):
             await self._waits.wait(partition_led_by(self._sources, name, index, None), WITHIN_S)
         revision = self._reader.image.revision
-        for parts in self._hosted.parts().values():
+        for parts in self._hosted.informed():
             await parts.metadata.applied(revision)
 
     def _parts(self) -> Parts:
-        return next(iter(self._hosted.parts().values()))
+        running = self._hosted.parts().values()
+        return next(iter(self._hosted.informed() or running))
 
     def _leader(self, name: str, index: int) -> tuple[Parts, Partition]:
         replica = self._reader.leader(name, index)

@@ -16,6 +16,7 @@ from tests.ports import free_ports
 from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
+CLUSTER_FAULTS = "docs/cluster-faults.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
 TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
@@ -29,6 +30,7 @@ TESTS_OF_TESTING = (
     "from ottla.testing import broker_fixture\n",
     "def test_acknowledged_orders",
 )
+TESTS_OF_CLUSTER_FAULTS = ("import pytest\n", "from confluent_kafka import Consumer\n")
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -46,6 +48,7 @@ PASTED = {
     f"{TESTING}: import asyncio",
     *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
     *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
+    *(f"{CLUSTER_FAULTS}: {start}" for start in TESTS_OF_CLUSTER_FAULTS),
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
@@ -240,12 +243,16 @@ def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path
     assert printed.splitlines() == ["0@0 alice=book", "0@1 bob=pen"]
 
 
-@pytest.mark.parametrize(
-    ("document", "start"),
-    [*((TESTING, start) for start in TESTS_OF_TESTING), *((ISOLATION, start) for start in TESTS_OF_ISOLATION)],
-)
-def test_tests_of_the_testing_pages_pass(document: str, start: str, tmp_path: Path) -> None:
-    (found,) = [each for each in blocks() if each.document == document and each.text.startswith(start)]
+PAGES_OF_TESTS = [
+    *((TESTING, start) for start in TESTS_OF_TESTING),
+    *((ISOLATION, start) for start in TESTS_OF_ISOLATION),
+    *((CLUSTER_FAULTS, start) for start in TESTS_OF_CLUSTER_FAULTS),
+]
+
+
+@pytest.mark.parametrize(("page", "start"), PAGES_OF_TESTS)
+def test_tests_of_the_pages_about_tests_pass(page: str, start: str, tmp_path: Path) -> None:
+    (found,) = [each for each in blocks() if each.document == page and each.text.startswith(start)]
     file = tmp_path / "test_page.py"
     file.write_text(found.text)
 

@@ -139,7 +139,7 @@ def test_the_asynchronous_handle_has_the_same_rules() -> None:
 def test_rules_stay_when_a_broker_of_a_cluster_starts_again() -> None:
     with broker(brokers=2) as kafka:
         rule = kafka.fault(api="Produce", do={"error": ErrorCode.NOT_ENOUGH_REPLICAS.name}, times=10)
-        kafka.restart(1)
+        kafka.brokers[1].restart()
         assert rule in kafka.faults
 
 

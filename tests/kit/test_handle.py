@@ -163,7 +163,7 @@ def test_what_is_not_there_is_shown_as_such(handle: Kafka) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="there is no topic 'none'"):
         handle.records("none")
     with pytest.raises(NotRunningError, match="a test with brokers=3 can do that"):
-        handle.kill(0)
+        handle.brokers[0].kill()
 
 
 async def test_handle_of_coroutines_shows_the_same(bed: Testbed) -> None:

@@ -404,7 +404,7 @@ def test_cluster_of_three_survives_its_leader(suite: pytest.Pytester) -> None:
             kafka.create_topic("orders", partitions=1)
             kafka.produce("orders", [b"before"])
             leader = kafka.topic("orders").partitions[0].leader
-            kafka.kill(leader)
+            kafka.brokers[leader].kill()
             kafka.wait_until_leader("orders", 0, within=20)
             kafka.produce("orders", [b"after"])
             assert [record.value for record in kafka.records("orders")] == [b"before", b"after"]

@@ -323,7 +323,7 @@ def test_cluster_is_whole_again_after_a_reset(tmp_path: Any) -> None:
             assert {"Fetch", "ApiVersions"} <= {api for each in handle.connections for api in each.apis}
         leader = handle.topic("orders").partitions[0].leader
         assert leader is not None
-        handle.kill(leader)
+        handle.brokers[leader].kill()
         handle.wait_until_leader("orders", 0)
         assert leader not in handle.node_ids
 
@@ -334,7 +334,7 @@ def test_cluster_is_whole_again_after_a_reset(tmp_path: Any) -> None:
         handle.create_topic("orders", partitions=1)
         handle.wait_until_in_sync("orders")
         for node_id in handle.node_ids:
-            handle.restart(node_id)
+            handle.brokers[node_id].restart()
             handle.wait_until_in_sync("orders")
         assert handle.groups == []
     finally:

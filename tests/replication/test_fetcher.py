@@ -324,6 +324,16 @@ def test_fetcher_whose_only_partition_is_exchanged_goes_on() -> None:
     assert (changes.started, changes.ended, changes.woken) == ([], [], [fetcher])
 
 
+def test_fetcher_that_ended_before_it_was_started_is_not_woken() -> None:
+    fetchers = manager()
+    fetchers.add_partition(partition("a"), ENDPOINT)
+
+    fetchers.remove_partition("a", 0)
+
+    changes = fetchers.take_changes()
+    assert (changes.started, changes.ended, changes.woken) == ([], [], [])
+
+
 def test_partition_gets_a_new_follower_in_every_term() -> None:
     fetchers = manager()
     moving = partition("a")

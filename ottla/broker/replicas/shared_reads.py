@@ -96,6 +96,11 @@ class SharedReads:
             )
         return result.records
 
+    def forget(self, log: Log) -> None:
+        """The next reads come from the log itself."""
+        self._forget(log)
+        self.recent.passed(log, log.log_end_offset)
+
     def _keep(self, log: Log, read: _KeptRead) -> None:
         self._forget(log)
         if len(read.records) > KEPT_BYTES_MAX:

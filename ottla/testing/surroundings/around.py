@@ -1,0 +1,93 @@
+"""Links and disks of all brokers of a testbed: what is handed to each of them when it starts, and what a test has done
+to them, for the report of its failure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+
+from ottla.broker.assembly import Parts
+from ottla.broker.local_cluster import Surroundings
+from ottla.cluster.store import MetadataStore
+from ottla.testing.surroundings.disk_files import DiskFileSystem, DiskState
+from ottla.testing.surroundings.link_network import LinkMap, LinkNetwork
+from ottla.testing.surroundings.link_store import LinkStore
+from ottla.testing.surroundings.ways import STORE, Ways
+
+
+class AllSurroundings:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, before_change: Callable[[int], None]) -> None:
+        """`before_change` is called with the descriptor of a file of a broker by itself that is about to be changed."""
+        self.ways = Ways()
+        self._before_change = before_change
+        self._links = LinkMap(self.ways)
+        self.disks: dict[int, DiskState] = {}
+        """By node id. What is wrong with one stays when its broker starts again."""
+
+    def of_broker(self, node_id: int, directory: Path, session: MetadataStore) -> Surroundings:
+        """For one of several brokers that starts."""
+        store = LinkStore(session, self.ways, node_id)
+        return Surroundings(store, self.network_of(node_id), self.files_of(node_id, directory))
+
+    def network_of(self, node_id: int) -> LinkNetwork:
+        return self._links.network_of(node_id)
+
+    def files_of(self, node_id: int, directory: Path) -> DiskFileSystem:
+        disk = self.disks.setdefault(node_id, DiskState(directory))
+        return DiskFileSystem(disk)
+
+    def files_of_one(self, node_id: int, directory: Path) -> DiskFileSystem:
+        """Of a broker by itself, of whose files snapshots have hard links."""
+        disk = self.disks.setdefault(node_id, DiskState(directory, self._before_change))
+        return DiskFileSystem(disk)
+
+    def attach(self, parts: Parts) -> None:
+        """To a broker that has started."""
+        self._links.attach(parts)
+
+    def hears_store(self, node_id: int) -> bool:
+        return not self.ways.between(STORE, node_id).is_cut and not self.ways.is_held(STORE, node_id)
+
+    def heal(self) -> None:
+        """Everything but stopped processes: `BrokerControl` continues those."""
+        self.ways.heal()
+        for disk in self.disks.values():
+            disk.heal()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultStep:
+    """One step, with both times, in milliseconds since the epoch."""
+
+    what: str
+    transport_ms: int
+    broker_ms: int
+
+    def __str__(self) -> str:
+        return f"{_text(self.transport_ms)} (broker time {_text(self.broker_ms)})  {self.what}"
+
+
+class FaultSteps:
+    """Everything here runs on the loop of the brokers."""
+
+    def __init__(self, broker_wall_ms: Callable[[], int]) -> None:
+        """`broker_wall_ms`: the time of the brokers."""
+        self._broker_wall_ms = broker_wall_ms
+        self._steps: list[FaultStep] = []
+
+    def note(self, what: str) -> None:
+        self._steps.append(FaultStep(what, int(time() * 1000), self._broker_wall_ms()))
+
+    def since_clear(self) -> list[FaultStep]:
+        """The oldest first."""
+        return list(self._steps)
+
+    def clear(self) -> None:
+        self._steps.clear()
+
+
+def _text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
