@@ -24,7 +24,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
-from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.runtime import LoopRuntime, NewBrokerTime, StartError
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Listeners
 from ottla.broker.server.network import Network, TcpNetwork
@@ -67,28 +67,28 @@ class Broker:
         boot_id: str | None = None,
         admin_site: "AdminSite | None" = None,
         new_dispatcher: NewDispatcher = Dispatcher,
+        new_broker_time: NewBrokerTime | None = None,
     ) -> None:
         """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
         Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
         `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
-        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` is a test's.
+        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` and
+        `new_broker_time` are a test's.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
         address = host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
         listen = None if host is None and port is None else address
         self.listeners = Listeners(config, listen, advertise, name=listener_name)
-        self.config = config
+        self.config, self._data_dir, self._executor = config, data_dir, executor
         self._clock = clock or SystemClock()
         self._rng = rng or Random()
         self._random_bytes = secrets.token_bytes if rng is None else _repeatable(rng)
         self.log = log or LazyLog()
-        self._executor = executor
-        self._data_dir = data_dir
         self._files = files or OsFileSystem()
         self.network = network or TcpNetwork()
-        self._store, self._boot_id = store, boot_id
-        self._admin_site, self._new_dispatcher = admin_site, new_dispatcher
+        self._store, self._boot_id, self._admin_site = store, boot_id, admin_site
+        self._new_dispatcher, self._new_broker_time = new_dispatcher, new_broker_time
         self._own_site: AdminSite | None = None
         self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()
@@ -104,6 +104,7 @@ class Broker:
             log=self.log,
             executor=self._executor,
             random_bytes=self._random_bytes,
+            new_broker_time=self._new_broker_time,
         )
         self.life.recovery = self.runtime.recovery
         if self.config.without_effect:

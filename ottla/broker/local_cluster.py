@@ -22,7 +22,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
-from ottla.broker.runtime import StartError
+from ottla.broker.runtime import NewBrokerTime, StartError
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.network import TcpNetwork
 from ottla.cluster.embedded import EmbeddedStore
@@ -30,6 +30,7 @@ from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import StoreError
 from ottla.storage.files import DIRECTORY_MODE, OsFileSystem, reason_of
 from ottla.storage.meta_properties import DataDirectoryError, refuse_directory_of_tests
+from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
     from ottla.broker.admin.site import ProcessAdmin
@@ -57,15 +58,17 @@ class LocalCluster:
         log: LazyLog | None = None,
         opened: Callable[[Broker], None] | None = None,
         new_dispatcher: NewDispatcher = Dispatcher,
+        clock: Clock | None = None,
+        new_broker_time: NewBrokerTime | None = None,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
         Each has one listener, called `listener_name`. `opened` is called with every broker that has started.
+        `new_dispatcher`, `clock` and `new_broker_time` are a test's.
 
         Raises ConfigError where the properties name the listeners of one broker."""
         if config.listeners or config.advertised_listeners:
             raise ConfigError("listeners are those of one broker: several in a process listen at --listen and onwards")
-        self._config = config
-        self._data_dir = data_dir
+        self._config, self._data_dir = config, data_dir
         self._listen_on = {
             node_id: (host, port + index if port else 0)
             for index, node_id in enumerate(range(first_node_id, first_node_id + brokers))
@@ -75,10 +78,9 @@ class LocalCluster:
             for index, node_id in enumerate(self._listen_on)
         }
         self._listener_name = listener_name
-        self._log = log or LazyLog()
-        self._opened = opened
-        self._new_dispatcher = new_dispatcher
-        self._clock = SystemClock()
+        self._log, self._opened = log or LazyLog(), opened
+        self._clock = clock or SystemClock()
+        self._new_dispatcher, self._new_broker_time = new_dispatcher, new_broker_time
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}
         self.cluster_id = ""
@@ -159,7 +161,9 @@ class LocalCluster:
             store=self._store.session(),
             log=self._log.with_fields(broker=node_id),
             admin_site=None if self._admin is None else self._admin.site,
+            clock=self._clock,
             new_dispatcher=self._new_dispatcher,
+            new_broker_time=self._new_broker_time,
         )
         await broker.start()
         self._running[node_id] = broker
