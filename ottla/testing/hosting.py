@@ -18,6 +18,7 @@ from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
 from ottla.storage.files import FileSystem
+from ottla.testing.clock.control import BrokerTimes
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
 from ottla.testing.worker import NotRunningError
@@ -86,6 +87,7 @@ class HostedBrokers:
         attach: Callable[[Parts], None],
         fault_host: FaultHost,
         files: FileSystem,
+        times: BrokerTimes,
     ) -> None:
         """`attach` is called with the parts of every broker that has started. `files` are those of a broker by itself.
         Raises ConfigError."""
@@ -97,6 +99,7 @@ class HostedBrokers:
         self._attach = attach
         self.fault_host = fault_host
         self._files = files
+        self._times = times
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
 
@@ -115,6 +118,8 @@ class HostedBrokers:
                 files=self._files,
                 log=hosting.log,
                 new_dispatcher=self.fault_host.new_dispatcher,
+                clock=self._times.machine,
+                new_broker_time=self._times.new_broker_time,
             )
             await one.start()
             self._one = one
@@ -132,6 +137,8 @@ class HostedBrokers:
             log=hosting.log,
             opened=lambda broker: self._attach(broker.parts),
             new_dispatcher=self.fault_host.new_dispatcher,
+            clock=self._times.machine,
+            new_broker_time=self._times.new_broker_time,
         )
         await cluster.start()
         self._cluster = cluster
@@ -155,6 +162,11 @@ class HostedBrokers:
     @property
     def listener_urls(self) -> list[str]:
         return self._cluster.listener_urls if self._cluster is not None else self._broker().listener_urls
+
+    @property
+    def latest_wall_ms(self) -> int:
+        """The latest that their wall clocks have shown since the begin of a test, without skew."""
+        return self._times.timeline.latest_wall_ms
 
     @property
     def bootstrap(self) -> str:

@@ -11,6 +11,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.testing.audit.auditor import MODES, Auditor
+from ottla.testing.clock.control import BrokerTimes, ClockControl
 from ottla.testing.conditions import Sources, coordinators_loaded
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
@@ -67,11 +68,12 @@ class Testbed:
         self.deadline_s = deadline
         self.wire = WireRing()
         self.histories = GroupHistories()
-        self.waits = Waits()
+        self.waits = Waits(lambda: self.clock.hints(of_wait=True))
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
-        files, fault_host = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting)
-        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, files)
+        files, fault_host, times = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting), BrokerTimes()
+        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, files, times)
+        self.clock = ClockControl(times, self.hosted.parts, self.wire, self.waits)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
@@ -155,15 +157,17 @@ class Testbed:
         await self.waits.wait(condition, self.deadline_s if within is None else within)
 
     async def reset(self) -> ResetReport:
-        """Fault rules go first. The topics that were given at the start are made again."""
+        """Fault rules go first; time is the machine's again. The topics that were given at the start are made again."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
             faults.clear()
+        self.clock.reset()
         leaks = await self.open_connections()
         for node_id in self.hosted.node_ids:
             if node_id not in self.hosted.parts():
                 await self.hosted.restart(node_id)
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
+        self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         await self._make_topics()
         self.contents = EMPTY
@@ -184,6 +188,7 @@ class Testbed:
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Raises SnapshotError, StoreError."""
         report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name
         return report
@@ -199,6 +204,7 @@ class Testbed:
     def _attach(self, parts: Parts) -> None:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
         self.waits.attach(parts)
+        self.clock.attach(parts)
         self.world.attach(parts)
         self.auditor.attach(parts)
         coverage = self.wire.coverage
@@ -206,4 +212,4 @@ class Testbed:
             parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
 
     def _now_ms(self) -> int:
-        return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()
+        return next(iter(self.hosted.parts().values())).runtime.broker_clock.now_ms()

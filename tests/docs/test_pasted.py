@@ -16,6 +16,7 @@ from tests.ports import free_ports
 from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
+BROKER_TIME = "docs/broker-time.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
 TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
@@ -28,6 +29,11 @@ TESTS_OF_TESTING = (
     "from confluent_kafka import Producer\nfrom ottla.testing.faults import Drop",
     "from ottla.testing import broker_fixture\n",
     "def test_acknowledged_orders",
+)
+TESTS_OF_BROKER_TIME = (
+    "def test_orders_are_kept_for_a_week",
+    "from confluent_kafka import Consumer\n",
+    "from datetime import UTC, datetime\n\nimport time_machine\n",
 )
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
@@ -46,6 +52,7 @@ PASTED = {
     f"{TESTING}: import asyncio",
     *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
     *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
+    *(f"{BROKER_TIME}: {start}" for start in TESTS_OF_BROKER_TIME),
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
@@ -241,7 +248,11 @@ def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path
 
 @pytest.mark.parametrize(
     ("document", "start"),
-    [*((TESTING, start) for start in TESTS_OF_TESTING), *((ISOLATION, start) for start in TESTS_OF_ISOLATION)],
+    [
+        *((TESTING, start) for start in TESTS_OF_TESTING),
+        *((ISOLATION, start) for start in TESTS_OF_ISOLATION),
+        *((BROKER_TIME, start) for start in TESTS_OF_BROKER_TIME),
+    ],
 )
 def test_tests_of_the_testing_pages_pass(document: str, start: str, tmp_path: Path) -> None:
     (found,) = [each for each in blocks() if each.document == document and each.text.startswith(start)]

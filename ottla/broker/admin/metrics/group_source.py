@@ -197,7 +197,7 @@ class GroupSource:
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id, counts in list(self._counts.items()):
             yield
-            counts.waits.charge(self._runtime.clock.now_ms())
+            counts.waits.charge(self._runtime.broker_clock.now_ms())
             if group_id not in here:
                 # It is deleted, or another broker coordinates it.
                 self._counts.pop(group_id, None)
