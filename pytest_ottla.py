@@ -15,12 +15,13 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
+    from ottla.testing.clock.handles import BrokerClock
     from ottla.testing.coverage import Coverage
     from ottla.testing.faults.faults import Faults
     from ottla.testing.fixtures import TestbedPool, TestRun
     from ottla.testing.handle import Kafka
 
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit")
+MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit", "clock")
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
 ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
@@ -236,6 +237,13 @@ def kafka_async(_kafka_run: "TestRun") -> "KafkaAsync":
 def kafka_faults(kafka: "Kafka") -> "Faults":
     """Rules by which requests fail, wait or get lost. One that never acted is an error when the test ends."""
     return kafka.faults
+
+
+@pytest.fixture
+def kafka_clock(kafka: "Kafka") -> "Iterator[BrokerClock]":
+    """Broker time, frozen at the begin of the test, and the machine's again at its end."""
+    with kafka.clock.frozen() as clock:
+        yield clock
 
 
 @pytest.fixture

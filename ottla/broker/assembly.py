@@ -167,7 +167,7 @@ class Parts:
         self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
         lag = LagSource(self.runtime, self.replicas, self.ends, groups, names)
-        quotas = QuotaSource(self.runtime.clock, self.server, self.quotas)
+        quotas = QuotaSource(self.runtime.broker_clock, self.server, self.quotas)
         return [requests, replicas, groups, transactions, lag, quotas, kafka]
 
     def node_view(self) -> "NodeView":
@@ -202,7 +202,7 @@ class Parts:
     def _report(self, fact: "Fact") -> None:
         from ottla.broker.coordinators.observers import log_fact
 
-        clock = self.runtime.clock
+        clock = self.runtime.broker_clock
         log_fact(self.runtime.log, fact, clock.now_ms(), clock.wall_ms())
         if self.events is not None:
             self.events.observe(fact, clock.now_ms())

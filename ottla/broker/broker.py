@@ -24,7 +24,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import SystemClock
-from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.runtime import LoopRuntime, NewBrokerTime, StartError
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT, Listeners
@@ -70,19 +70,20 @@ class Broker:
         admin_site: "AdminSite | None" = None,
         new_dispatcher: NewDispatcher = Dispatcher,
         new_connection: NewConnection = Connection,
+        new_broker_time: NewBrokerTime | None = None,
     ) -> None:
         """`host`, `port`, `advertise` and `listener_name` are the one listener of a broker whose properties name none.
         Without a `store`, metadata is kept in the data directory, and this broker is a cluster by itself. Without an
         `executor`, the loop's own is used. `boot_id` is another one whenever the machine has been restarted; the kernel
-        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher` and
-        `new_connection` are a test's.
+        knows it. Brokers that share an `admin_site` open no admin listener of their own. `new_dispatcher`,
+        `new_connection` and `new_broker_time` are a test's.
 
         Raises ConfigError where the address and the properties contradict each other."""
         self.node_id = node_id
         address = host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
         listen = None if host is None and port is None else address
         self.listeners = Listeners(config, listen, advertise, name=listener_name)
-        self.config = config
+        self.config, self._data_dir, self._executor = config, data_dir, executor
         self._clock = clock or SystemClock()
         self._rng = rng or Random()
         self._random_bytes = secrets.token_bytes if rng is None else _repeatable(rng)
@@ -90,7 +91,8 @@ class Broker:
         self._executor, self._data_dir = executor, data_dir
         self._files, self.network = files or OsFileSystem(), network or TcpNetwork()
         self._store, self._boot_id = store, boot_id
-        self._admin_site, self._new_dispatcher, self._new_connection = admin_site, new_dispatcher, new_connection
+        self._admin_site, self._new_broker_time = admin_site, new_broker_time
+        self._new_dispatcher, self._new_connection = new_dispatcher, new_connection
         self._own_site: AdminSite | None = None
         self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()
@@ -106,6 +108,7 @@ class Broker:
             log=self.log,
             executor=self._executor,
             random_bytes=self._random_bytes,
+            new_broker_time=self._new_broker_time,
         )
         self.life.recovery = self.runtime.recovery
         if self.config.without_effect:

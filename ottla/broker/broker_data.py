@@ -90,7 +90,7 @@ class BrokerData:
                 cluster_id=cluster_id,
                 new_id=new_id,
                 config_of=stored_topic_configs(runtime.config, stored_entries),
-                now_wall_ms=runtime.clock.wall_ms(),
+                now_wall_ms=runtime.broker_clock.wall_ms(),
                 files=files,
                 when_clean=lambda: present_boot().confirm(),
                 # After a kill from here on, the logs have no trace of the loss any more.

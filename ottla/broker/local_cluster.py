@@ -23,7 +23,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel, SystemClock
-from ottla.broker.runtime import StartError
+from ottla.broker.runtime import NewBrokerTime, StartError
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
 from ottla.broker.server.network import Network, TcpNetwork
@@ -33,6 +33,7 @@ from ottla.cluster.image import NO_LEADER
 from ottla.cluster.store import MetadataStore, StoreError
 from ottla.storage.files import DIRECTORY_MODE, FileSystem, OsFileSystem, reason_of
 from ottla.storage.meta_properties import DataDirectoryError, refuse_directory_of_tests
+from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
     from ottla.broker.admin.site import ProcessAdmin
@@ -79,16 +80,17 @@ class LocalCluster:
         new_dispatcher: NewDispatcher = Dispatcher,
         new_connection: NewConnection = Connection,
         new_surroundings: NewSurroundings = _plain_surroundings,
+        clock: Clock | None = None,
+        new_broker_time: NewBrokerTime | None = None,
     ) -> None:
         """Ports follow each other from `port` on, and so do those of `advertise`; a port of 0 is a free one for each.
-        Each has one listener, called `listener_name`. `opened` is called with every broker that has started.
-        `new_dispatcher` and `new_surroundings` are a test's.
+        Each has one listener, called `listener_name`. `opened` is called with every broker that has started. `clock`
+        and all that is called new are a test's.
 
         Raises ConfigError where the properties name the listeners of one broker."""
         if config.listeners or config.advertised_listeners:
             raise ConfigError("listeners are those of one broker: several in a process listen at --listen and onwards")
-        self._config = config
-        self._data_dir = data_dir
+        self._config, self._data_dir = config, data_dir
         self._listen_on = {
             node_id: (host, port + index if port else 0)
             for index, node_id in enumerate(range(first_node_id, first_node_id + brokers))
@@ -100,8 +102,8 @@ class LocalCluster:
         self._listener_name = listener_name
         self._log, self._opened = log or LazyLog(), opened
         self._new_dispatcher, self._new_connection = new_dispatcher, new_connection
-        self._new_surroundings = new_surroundings
-        self._clock = SystemClock()
+        self._new_surroundings, self._new_broker_time = new_surroundings, new_broker_time
+        self._clock = clock or SystemClock()
         self._running: dict[int, Broker] = {}
         self._bootstraps: dict[int, str] = {}
         self.cluster_id = ""
@@ -186,8 +188,10 @@ class LocalCluster:
             network=around.network,
             log=self._log.with_fields(broker=node_id),
             admin_site=None if self._admin is None else self._admin.site,
+            clock=self._clock,
             new_dispatcher=self._new_dispatcher,
             new_connection=self._new_connection,
+            new_broker_time=self._new_broker_time,
         )
         await broker.start()
         self._running[node_id] = broker

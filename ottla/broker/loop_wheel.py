@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from ottla.broker.histogram import Histogram
-from ottla.timer.clock import Clock
+from ottla.timer.clock import Clock, TimerKind
 from ottla.timer.wheel import TimerEntry, TimingWheel
 
 # Later than any deadline: when the loop has no timer for the wheel.
@@ -50,7 +50,13 @@ class LoopWheel(TimingWheel):
         self._stopped = False
         self._is_held = False
 
-    def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
+    def schedule(
+        self,
+        deadline_ms: int,
+        action: Callable[[], None],
+        kind: TimerKind = TimerKind.TRANSPORT,  # noqa: ARG002 - as of the wheel
+        key: Hashable = None,  # noqa: ARG002
+    ) -> TimerEntry:
         entry = super().schedule(deadline_ms, action)
         if deadline_ms < self._armed_ms:
             self._arm(deadline_ms)

@@ -15,13 +15,13 @@ from concurrent.futures import Executor
 from itertools import islice
 from random import Random
 from types import TracebackType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.loop_wheel import LoopWheel
 from ottla.storage.recovery import RecoveryProgress
-from ottla.timer.clock import Clock
+from ottla.timer.clock import Clock, TimerKind
 from ottla.timer.wheel import TimingWheel
 
 S = TypeVar("S")
@@ -47,10 +47,24 @@ class Runtime(Protocol):
     def node_id(self) -> int: ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """Transport time (`ottla.timer.clock`)."""
+        ...
 
     @property
-    def wheel(self) -> TimingWheel: ...
+    def wheel(self) -> TimingWheel:
+        """Of timers in transport time."""
+        ...
+
+    @property
+    def broker_clock(self) -> Clock:
+        """Broker time, and the source of every timestamp. In production it is `clock`."""
+        ...
+
+    @property
+    def broker_wheel(self) -> TimingWheel:
+        """Of timers in broker time. In production it is `wheel`."""
+        ...
 
     @property
     def rng(self) -> Random: ...
@@ -68,8 +82,9 @@ class Runtime(Protocol):
         """Between start and stop of the broker."""
         ...
 
-    def schedule(self, wait_ms: int, action: Callable[[], None]) -> Any:
-        """Runs `action` as an event after `wait_ms`; gives the entry of the wheel, to cancel it."""
+    def schedule(self, wait_ms: int, action: Callable[[], None], kind: TimerKind = TimerKind.TRANSPORT) -> Any:
+        """Runs `action` as an event after `wait_ms` of the time that the kind belongs to; gives the entry of the wheel,
+        to cancel it."""
         ...
 
     def soon(self, action: Callable[[], None]) -> None:
@@ -105,6 +120,15 @@ class Runtime(Protocol):
         ...
 
 
+class BrokerTime(NamedTuple):
+    clock: Clock
+    wheel: LoopWheel
+
+
+NewBrokerTime: TypeAlias = Callable[["LoopRuntime"], BrokerTime]
+"""Makes the broker time of one broker that starts: a test's."""
+
+
 class LoopRuntime:
     """The runtime of a broker on an asyncio loop."""
 
@@ -119,7 +143,9 @@ class LoopRuntime:
         log: LazyLog,
         executor: Executor | None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        new_broker_time: NewBrokerTime | None = None,
     ) -> None:
+        """Without `new_broker_time`, both times are the one of `clock`."""
         self.config = config
         self.node_id = node_id
         self.clock = clock
@@ -128,7 +154,9 @@ class LoopRuntime:
         self.log = log
         self.is_serving = False
         self.loop = loop
-        self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self._report)
+        self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self.report)
+        broker_time = BrokerTime(clock, self.wheel) if new_broker_time is None else new_broker_time(self)
+        self.broker_clock, self.broker_wheel = broker_time
         self._executor = executor
         self._is_stopped = False
         # Until the parts have been made, nothing is appended.
@@ -147,8 +175,10 @@ class LoopRuntime:
         """What `end_event` does; set once, when the parts have been made."""
         self.end_event = action
 
-    def schedule(self, wait_ms: int, action: Callable[[], None]) -> Any:
-        return self.wheel.schedule(self.clock.now_ms() + wait_ms, action)
+    def schedule(self, wait_ms: int, action: Callable[[], None], kind: TimerKind = TimerKind.TRANSPORT) -> Any:
+        if kind is TimerKind.TRANSPORT:
+            return self.wheel.schedule(self.clock.now_ms() + wait_ms, action)
+        return self.broker_wheel.schedule(self.broker_clock.now_ms() + wait_ms, action, kind)
 
     def soon(self, action: Callable[[], None]) -> None:
         self.loop.call_soon(self._run, action)
@@ -189,7 +219,7 @@ class LoopRuntime:
         try:
             action(*arguments)
         except Exception as error:
-            self._report(error)
+            self.report(error)
 
     async def work_done(self) -> None:
         """Until no work is under way in a thread."""
@@ -221,6 +251,7 @@ class LoopRuntime:
         """No timer runs any more, no spawned task, and no work begins in a thread."""
         self._is_stopped = True
         self.wheel.stop()
+        self.broker_wheel.stop()
         self.end_event = _nothing
         for task in self._spawned:
             task.cancel()
@@ -231,12 +262,12 @@ class LoopRuntime:
             complete(self._none_spawned, None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self._report(error)
+            self.report(error)
 
     def _finish_work(self, finished: "asyncio.Future[None]", done: Callable[[], None]) -> None:
         error = None if finished.cancelled() else finished.exception()
         if isinstance(error, Exception):
-            self._report(error)
+            self.report(error)
         self._run(done)
         self._count_work(finished)
 
@@ -253,7 +284,8 @@ class LoopRuntime:
         self.guard(action)
         self.end_event()
 
-    def _report(self, error: Exception) -> None:
+    def report(self, error: Exception) -> None:
+        """Logs what an action has raised."""
         self.unhandled_errors += 1
         self.log.error("unhandled error", exc_info=error)
 

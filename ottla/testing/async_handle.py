@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ottla.coordinator.facts import Fact
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
+from ottla.testing.clock.handles import BrokerClockAsync
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
@@ -56,6 +57,11 @@ class KafkaAsync:
 
     async def audit(self) -> list[AuditFinding]:
         return await self._bed.loop.wait_for_call(self._bed.auditor.findings)
+
+    @property
+    def clock(self) -> BrokerClockAsync:
+        """The time that groups, transactions, retention and timestamps go by, with methods to await."""
+        return BrokerClockAsync(self._bed)
 
     @property
     def wire(self) -> "KafkaWireAsync":

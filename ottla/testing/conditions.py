@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from time import monotonic_ns
 from typing import Final
 
 from ottla.cluster.image import CONSUMER_OFFSETS
@@ -79,7 +78,7 @@ class GroupCondition:
     def _hints(self, view: GroupView, last: GroupRebalance | None) -> Iterator[str]:
         since_ns = 0
         if last is not None:
-            since_ns = monotonic_ns() - (self.sources.now_ms() - last.started_ms) * 1_000_000
+            since_ns = last.started_ns
         for member in view.members:
             if view.state == PREPARING_REBALANCE and member.waits_for is None:
                 events = self.sources.wire.answered(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, since_ns)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 LEAKS: Final = ("warn", "error", "ignore")
 UNUSED_FAULTS: Final = ("error", "warn", "ignore")
+CLOCKS: Final = ("real", "frozen")
 BEDS_MAX: Final = 4
 """Of one session: the one that was used least recently ends."""
 
@@ -57,6 +59,8 @@ class FixtureOptions:
     """A file with rules that hold from the begin of the test."""
     seed: Path | None = None
     """A file with what the broker has at the begin of the test."""
+    clock: str | datetime = "real"
+    """How broker time begins: real, frozen, or frozen at a moment."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError."""
@@ -65,6 +69,8 @@ class FixtureOptions:
             value = getattr(self, name)
             if value not in allowed:
                 raise ConfigError(f"ottla_{name}={value!r}: expected one of {', '.join(allowed)}")
+        if self.clock not in CLOCKS and not isinstance(self.clock, datetime):
+            raise ConfigError(f"clock={self.clock!r}: expected one of {', '.join(CLOCKS)}, or a datetime")
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -300,6 +306,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     isolation.begin(bed, options)
     artifacts = None if pool.artifacts is None else _begun_artifacts(pool.artifacts, bed, node)
     run = TestRun(pool, bed, node, options, artifacts)
+    if options.clock != "real":
+        Kafka(bed).clock.freeze(options.clock if isinstance(options.clock, datetime) else None)
     for name, partitions in options.topics.items():
         Kafka(bed).create_topic(name, partitions)
     if options.faults is not None:

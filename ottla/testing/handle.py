@@ -20,6 +20,7 @@ from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
+from ottla.testing.clock.handles import BrokerClock
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
@@ -112,6 +113,14 @@ class Kafka:
         """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the
         logs are now (docs/audit.md). Empty where the audit is off."""
         return self._bed.call(self._bed.auditor.findings)
+
+    # Time.
+
+    @property
+    def clock(self) -> BrokerClock:
+        """The time that groups, transactions, retention and timestamps go by (docs/broker-time.md). A reset makes it
+        the machine's."""
+        return BrokerClock(self._bed)
 
     # The wire.
 

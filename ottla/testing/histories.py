@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import monotonic_ns
 
 from ottla.coordinator.facts import (
     Cause,
@@ -81,6 +82,7 @@ class GroupHistories:
                 member_id=fact.member_id,
                 client_reason=fact.client_reason,
                 started_ms=now_ms,
+                started_ns=monotonic_ns(),
                 removed=self._removed.pop(fact.group_id, {}),
             )
         )

@@ -17,6 +17,7 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
+from ottla.testing.clock.control import BrokerTimes
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
 from ottla.testing.surroundings.around import AllSurroundings
@@ -88,6 +89,7 @@ class HostedBrokers:
         attach: Callable[[Parts], None],
         fault_host: FaultHost,
         around: AllSurroundings,
+        times: BrokerTimes,
     ) -> None:
         """`attach` is called with the parts of every broker that has started. Raises ConfigError."""
         self.config = hosting.config
@@ -100,6 +102,7 @@ class HostedBrokers:
         self._around = around
         self._data_dir = Path()
         self.capture_host = CaptureHost()
+        self._times = times
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None
 
@@ -123,6 +126,8 @@ class HostedBrokers:
             new_dispatcher=self.fault_host.new_dispatcher,
             new_connection=self.capture_host.new_connection,
             new_surroundings=self._around.of_broker,
+            clock=self._times.machine,
+            new_broker_time=self._times.new_broker_time,
         )
         await cluster.start()
         self._cluster = cluster
@@ -142,8 +147,10 @@ class HostedBrokers:
             network=self._around.network_of(node_id),
             files=self._around.files_of_one(node_id, data_dir),
             log=hosting.log,
+            clock=self._times.machine,
             new_dispatcher=self.fault_host.new_dispatcher,
             new_connection=self.capture_host.new_connection,
+            new_broker_time=self._times.new_broker_time,
         )
         await one.start()
         self._one = one
@@ -172,6 +179,11 @@ class HostedBrokers:
     @property
     def listener_urls(self) -> list[str]:
         return self._cluster.listener_urls if self._cluster is not None else self._broker().listener_urls
+
+    @property
+    def latest_wall_ms(self) -> int:
+        """The latest that their wall clocks have shown since the begin of a test, without skew."""
+        return self._times.timeline.latest_wall_ms
 
     @property
     def bootstrap(self) -> str:

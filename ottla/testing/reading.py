@@ -134,7 +134,7 @@ class BrokerReader:
             if group is None and not logged:
                 continue
             offsets = {place: each.committed.offset for place, each in sorted(logged.items())}
-            return _group_view(group_id, group, offsets, parts.runtime.clock.now_ms())
+            return _group_view(group_id, group, offsets, parts.runtime.broker_clock.now_ms())
         return GroupView(group_id, False, NO_STATE, -1, None, None, (), {})
 
     def lag(self, view: GroupView, topic: str) -> dict[int, int]:

@@ -46,6 +46,7 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
         ("ottla: groups", list(_groups(bed))),
         ("ottla: faults", list(_faults(bed))),
         ("ottla: audit", _audit(bed)),
+        ("ottla: clock", bed.clock.report()),
         ("ottla: broker log", bed.hosted.log_lines.since(mark.log)[-LOG_LINES:]),
     ]
     taken = sum(len(lines) + 1 for _, lines in sections if lines)
@@ -63,6 +64,7 @@ def _hints(bed: Testbed, mark: ReportMark) -> Iterator[str]:
         if view.members and view.state != STABLE:
             why = group_stable(bed.sources, group_id, None, None).explain()
             yield from (f"group {group_id}: {each}" for each in (*why.hints, *why.missing))
+    yield from bed.clock.hints()
     refused: dict[tuple[str, str, int], int] = {}
     for event in bed.wire.since(mark.wire):
         if event.error:

@@ -11,6 +11,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.testing.audit.auditor import MODES, Auditor
+from ottla.testing.clock.control import BrokerTimes, ClockControl
 from ottla.testing.conditions import Sources, coordinators_loaded
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
@@ -18,7 +19,7 @@ from ottla.testing.hosting import HostedBrokers, Hosting
 from ottla.testing.profile import profile_settings
 from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
-from ottla.testing.snapshots.linked_files import LinkedFileSystem
+from ottla.testing.snapshots.kept_files import KeptFiles
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
 from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.surroundings.control import BrokerControl
@@ -71,12 +72,13 @@ class Testbed:
         self.deadline_s = deadline
         self.wire = WireRing()
         self.histories = GroupHistories()
-        self.waits = Waits()
+        self.waits = Waits(lambda: self.clock.hints(of_wait=True))
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
-        files, fault_host = LinkedFileSystem(), FaultHost(fault_seed, self.wire.noting)
+        files, fault_host, times = KeptFiles(), FaultHost(fault_seed, self.wire.noting), BrokerTimes()
         self._around = AllSurroundings(files.before_change)
-        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around)
+        self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around, times)
+        self.clock = ClockControl(times, self.hosted.parts, self.wire, self.waits)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
@@ -85,7 +87,7 @@ class Testbed:
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
-        self.steps = FaultSteps(lambda: next(iter(self.hosted.parts().values())).runtime.clock.wall_ms())
+        self.steps = FaultSteps(lambda: next(iter(self.hosted.parts().values())).runtime.broker_clock.wall_ms())
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics = dict(topics or {})
@@ -176,14 +178,16 @@ class Testbed:
         await self.waits.wait(condition, self.deadline_s if within is None else within)
 
     async def reset(self) -> ResetReport:
-        """Fault rules go first, then links, disks and brokers are as at first. The topics that were given at the start
-        are made again."""
+        """Fault rules go first, then links, disks and brokers are as at first, and time is the machine's again. The
+        topics that were given at the start are made again."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
             faults.clear()
+        self.clock.reset()
         leaks = await self.open_connections()
         await self.control.heal()
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
+        self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         await self._make_topics()
         self.contents = EMPTY
@@ -204,6 +208,8 @@ class Testbed:
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Raises SnapshotError, StoreError."""
         report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        self.clock.timeline.forget_latest()
+        self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name
         return report
@@ -220,6 +226,7 @@ class Testbed:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))
         self.hosted.capture_host.attach(parts)
         self.waits.attach(parts)
+        self.clock.attach(parts)
         self.world.attach(parts)
         self.auditor.attach(parts)
         coverage = self.wire.coverage
@@ -228,4 +235,4 @@ class Testbed:
         self._around.attach(parts)
 
     def _now_ms(self) -> int:
-        return next(iter(self.hosted.parts().values())).runtime.clock.now_ms()
+        return next(iter(self.hosted.parts().values())).runtime.broker_clock.now_ms()

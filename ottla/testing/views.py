@@ -97,6 +97,8 @@ class GroupRebalance:
     """The member that caused it."""
     client_reason: str | None
     started_ms: int
+    started_ns: int
+    """The same by the machine's clock, `time.monotonic_ns`."""
     join_phase_ms: int | None = None
     """None as long as members are waited for."""
     sync_phase_ms: int | None = None

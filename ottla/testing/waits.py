@@ -8,7 +8,7 @@ clock of its broker.
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -57,6 +57,15 @@ class DeadlineExceeded(TimeoutError):
         return "\n".join(lines)
 
 
+class _Look(Protocol):
+    def look(self) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class _Watch:
+    look: Callable[[], None]
+
+
 @dataclass(eq=False, slots=True)
 class _Waiter:
     condition: Condition
@@ -75,8 +84,11 @@ class _Waiter:
 class Waits:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self) -> None:
-        self._waiters: dict[_Waiter, None] = {}
+    def __init__(self, hints: Callable[[], Sequence[str]] = tuple) -> None:
+        """`hints`: what may be behind any wait that is over."""
+        self._hints = hints
+        self._waiters: dict[_Look, None] = {}
+        self._watches: dict[Callable[[], None], _Watch] = {}
         # The end of an event of each broker that runs, and what takes its place while something waits.
         self._plain: dict[LoopRuntime, Callable[[], None]] = {}
         self._looking: dict[LoopRuntime, Callable[[], None]] = {}
@@ -106,14 +118,28 @@ class Waits:
             await asyncio.wait((waiter.met, over), return_when=asyncio.FIRST_COMPLETED)
             waiter.look()
             if not waiter.met.done():
-                raise DeadlineExceeded(condition.wanted, within_s, condition.explain())
+                why = condition.explain()
+                why = replace(why, hints=(*why.hints, *self._hints()))
+                raise DeadlineExceeded(condition.wanted, within_s, why)
             waiter.met.result()
         finally:
             timer.cancel()
             over.cancel()
-            del self._waiters[waiter]
-            if not self._waiters:
-                self._uninstall()
+            self._remove(waiter)
+
+    def watch(self, look: Callable[[], None]) -> None:
+        """`look` is called after every event, until `unwatch`."""
+        watch = self._watches[look] = _Watch(look)
+        self._waiters[watch] = None
+        self._install()
+
+    def unwatch(self, look: Callable[[], None]) -> None:
+        self._remove(self._watches.pop(look))
+
+    def _remove(self, waiter: _Look) -> None:
+        del self._waiters[waiter]
+        if not self._waiters:
+            self._uninstall()
 
     def _install(self) -> None:
         for runtime, plain in self._plain.items():

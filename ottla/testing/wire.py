@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
+MEMBERS_KEPT = 4096
 NAMES_SHOWN = 3
 FETCH = "Fetch"
 
@@ -121,6 +122,8 @@ class WireRing:
         # Of connections that are open, and those that were closed since the last one was opened.
         self._notes: dict[Any, ConnectionNotes] = {}
         self._numbers: Counter[str] = Counter()
+        # The connection that carried the last request of a member of a group.
+        self._members: dict[str, Any] = {}
         self.deliveries = Deliveries()
         self.count = 0
         """Of all requests so far."""
@@ -150,6 +153,17 @@ class WireRing:
         """Of one that has sent nothing yet, they say that it is new."""
         notes = self._notes.get(connection)
         return ConnectionNotes("new", self.test) if notes is None else notes
+
+    def is_connected(self, group_id: str, member_id: str, client_id: str) -> bool:
+        """Whether a connection is open that has carried requests of a member; of one that has not sent its id yet, one
+        of its client for its group."""
+        connection = self._members.get(member_id)
+        if connection is not None:
+            return not connection.is_closed
+        return any(
+            not each.is_closed and group_id in notes.groups and (notes.client_id or "") == client_id
+            for each, notes in self._notes.items()
+        )
 
     def answered(self, member_id: str, error: ErrorCode, since_ns: int) -> Iterator[WireEvent]:
         """Requests of a member since a moment that were answered with an error."""
@@ -201,6 +215,8 @@ class WireRing:
         group_id, member_id = getattr(request, "group_id", None), getattr(request, "member_id", "") or ""
         if group_id:
             notes.groups[group_id] = None
+        if member_id:
+            self._members[member_id] = context.connection
         event = WireEvent(monotonic_ns(), notes, api, context.api_version, brief(request), member_id)
         self._events.append(event)
         self.count += 1
@@ -210,6 +226,8 @@ class WireRing:
         client_id = context.client_id
         short = client_id or "client"
         self._notes = {each: notes for each, notes in self._notes.items() if not each.is_closed}
+        if len(self._members) > MEMBERS_KEPT:
+            self._members = {each: made for each, made in self._members.items() if not made.is_closed}
         self._numbers[short] += 1
         return ConnectionNotes(f"{short}#{self._numbers[short]}", self.test, client_id)
 

@@ -126,7 +126,7 @@ class BrokerWriter:
         if not records:
             return []
         await self._ensure(name)
-        wall_ms = self._parts().runtime.clock.wall_ms()
+        wall_ms = self._parts().runtime.broker_clock.wall_ms()
         made = [_record(each, wall_ms if timestamp is None else timestamp, headers) for each in records]
         view = self._reader.topic(name)
         count = 0 if view is None else len(view.partitions)

@@ -1,6 +1,14 @@
-"""The two clocks a broker needs, as an interface; the shell and the simulator each hand one in."""
+"""The clocks of a broker, as an interface; the shell and the simulator hand them in. And what a timer is for, and so by
+which of a broker's two times it goes.
 
-from typing import Protocol
+*Transport time* is the machine's: it bounds what waits for the network, a disk or another broker. *Broker time* is what
+groups, transactions, retention and every timestamp go by. In production both are one clock and one wheel, and a kind is
+only a name. The testing kit gives a broker a second clock and a second wheel, which a test can stop and move
+(docs/broker-time.md).
+"""
+
+from enum import StrEnum
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -15,3 +23,35 @@ class Clock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch: for timestamps that people or other programs read, never for deadlines."""
         ...
+
+
+class TimerKind(StrEnum):
+    """All but TRANSPORT are kinds of broker time."""
+
+    TRANSPORT = "transport"
+    SESSION = "session"
+    PENDING_MEMBER = "pending-member"
+    JOIN = "join"
+    SYNC = "sync"
+    TRANSACTION_TIMEOUT = "transaction-timeout"
+    TRANSACTIONAL_ID_EXPIRY = "transactional-id-expiry"
+    OFFSETS_EXPIRY = "offsets-expiry"
+    PRODUCER_EXPIRY = "producer-expiry"
+    RETENTION = "retention"
+    COMPACTION = "compaction"
+    FILE_DELETION = "file-deletion"
+    QUOTA_EXPIRY = "quota-expiry"
+
+
+PERIODIC: Final = (
+    TimerKind.TRANSACTION_TIMEOUT,
+    TimerKind.TRANSACTIONAL_ID_EXPIRY,
+    TimerKind.OFFSETS_EXPIRY,
+    TimerKind.PRODUCER_EXPIRY,
+    TimerKind.RETENTION,
+    TimerKind.COMPACTION,
+    TimerKind.FILE_DELETION,
+    TimerKind.QUOTA_EXPIRY,
+)
+"""Jobs that look, again and again, for what has come to an end, in an order in which none leaves work to an earlier
+one: retention schedules files that the deletion removes."""

@@ -18,8 +18,10 @@ A deadline is rounded up to a tick, so that nothing is early and nothing is as m
 runs in the order of the deadlines, and within one deadline in the order in which it was scheduled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heappop, heappush
+
+from ottla.timer.clock import TimerKind
 
 FINISHED = -1
 NOT_QUEUED = -1
@@ -143,8 +145,16 @@ class TimingWheel:
         """The number of pending entries."""
         return self._size
 
-    def schedule(self, deadline_ms: int, action: Callable[[], None]) -> TimerEntry:
-        """Have `action` run at the deadline. One that has passed already is run by the next `advance`, never here."""
+    def schedule(
+        self,
+        deadline_ms: int,
+        action: Callable[[], None],
+        kind: TimerKind = TimerKind.TRANSPORT,  # noqa: ARG002 - for wheels with two sorts of timers
+        key: Hashable = None,  # noqa: ARG002
+    ) -> TimerEntry:
+        """Have `action` run at the deadline. One that has passed already is run by the next `advance`, never here.
+
+        `kind` and `key` say what the timer is for, and which one of that kind; this wheel runs all of them alike."""
         entry = TimerEntry(self, action)
         entry.deadline_ms = deadline_ms
         entry.number = self._next_number
@@ -178,6 +188,15 @@ class TimingWheel:
         entry.number = self._next_number
         self._next_number += 1
         self._insert(entry)
+
+    def entries(self) -> Iterator[TimerEntry]:
+        """All that is pending, in no order."""
+        for slot in (self._overdue, *(slot for level in self._wheels for slot in level.slots)):
+            link = slot.after
+            while isinstance(link, TimerEntry):
+                yield link
+                link = link.after
+        yield from (entry for _, number, entry in self._ready if entry.number == number)
 
     def next_wakeup_ms(self) -> int | None:
         """When `advance` is needed next, at the latest; None while nothing is pending."""

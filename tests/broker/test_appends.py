@@ -47,7 +47,9 @@ class Replica:
 
 
 def new_appends() -> Appends:
-    runtime: Any = SimpleNamespace(clock=Clock(), wheel=TimingWheel(), guard=lambda action, *some: action(*some))
+    runtime: Any = SimpleNamespace(
+        clock=Clock(), broker_clock=Clock(), wheel=TimingWheel(), guard=lambda action, *some: action(*some)
+    )
     return Appends(runtime, SimpleNamespace(), lambda partition: None)  # type: ignore[arg-type]
 
 

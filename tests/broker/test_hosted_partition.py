@@ -84,7 +84,8 @@ def owner() -> Owner:
 
 @pytest.fixture
 def partition(clock: Clock, owner: Owner) -> HostedPartition[Any]:
-    runtime: Any = SimpleNamespace(clock=clock, wheel=TimingWheel())
+    wheel = TimingWheel()
+    runtime: Any = SimpleNamespace(clock=clock, wheel=wheel, broker_clock=clock, broker_wheel=wheel)
     coordinator: Any = Coordinator()
     return HostedPartition(runtime, owner, 0, coordinator, 0)
 

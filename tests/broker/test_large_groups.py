@@ -65,6 +65,7 @@ class World:
         self.steps: list[Callable[[], None]] = []
         runtime: Any = SimpleNamespace(
             clock=self.clock,
+            broker_clock=self.clock,
             soon=self.steps.append,
             wheel=SimpleNamespace(schedule=lambda deadline_ms, action: SimpleNamespace(cancel=lambda: None)),
         )

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.runtime import LoopRuntime, TimeLimit, next_step
+from ottla.broker.loop_wheel import LoopWheel
+from ottla.broker.runtime import BrokerTime, LoopRuntime, TimeLimit, next_step
+from ottla.timer.clock import TimerKind
 from tests.broker.wire import RecordingLog
 from tests.simulation.loop import SimulationLoop, VirtualClock
 
@@ -128,3 +130,40 @@ def test_a_thread_whose_caller_is_cancelled_is_waited_for() -> None:
         assert done == [True]
 
     run(story)
+
+
+def test_both_times_are_one_unless_a_test_gives_another() -> None:
+    async def story(runtime: LoopRuntime) -> None:
+        await next_step()
+        assert (runtime.broker_clock, runtime.broker_wheel) == (runtime.clock, runtime.wheel)
+
+    run(story)
+
+
+def test_timers_go_by_the_time_of_their_kind() -> None:
+    loop = SimulationLoop()
+    other = VirtualClock(loop, wall_start_ms=5)
+
+    def new_broker_time(runtime: LoopRuntime) -> BrokerTime:
+        return BrokerTime(other, LoopWheel(loop, other, lambda: None, runtime.report))
+
+    runtime = LoopRuntime(
+        loop,
+        ServerConfig(),
+        node_id=0,
+        clock=VirtualClock(loop),
+        rng=Random(1),
+        log=RecordingLog(),
+        executor=None,
+        new_broker_time=new_broker_time,
+    )
+
+    timer = runtime.schedule(5, lambda: None)
+    job = runtime.schedule(5, lambda: None, TimerKind.RETENTION)
+
+    assert (list(runtime.wheel.entries()), list(runtime.broker_wheel.entries())) == ([timer], [job])
+    assert runtime.broker_clock is other
+    runtime.stop()
+    loop.run_forever()
+    assert timer.pending
+    assert job.pending

@@ -17,6 +17,7 @@ from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 CLUSTER_FAULTS = "docs/cluster-faults.md"
+BROKER_TIME = "docs/broker-time.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
 TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
@@ -31,6 +32,11 @@ TESTS_OF_TESTING = (
     "def test_acknowledged_orders",
 )
 TESTS_OF_CLUSTER_FAULTS = ("import pytest\n", "from confluent_kafka import Consumer\n")
+TESTS_OF_BROKER_TIME = (
+    "def test_orders_are_kept_for_a_week",
+    "from confluent_kafka import Consumer\n",
+    "from datetime import UTC, datetime\n\nimport time_machine\n",
+)
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -49,6 +55,7 @@ PASTED = {
     *(f"{TESTING}: {start}" for start in TESTS_OF_TESTING),
     *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
     *(f"{CLUSTER_FAULTS}: {start}" for start in TESTS_OF_CLUSTER_FAULTS),
+    *(f"{BROKER_TIME}: {start}" for start in TESTS_OF_BROKER_TIME),
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
@@ -246,6 +253,7 @@ def test_the_commands_of_kcat_produce_and_consume(broker: ServedBroker, tmp_path
 PAGES_OF_TESTS = [
     *((TESTING, start) for start in TESTS_OF_TESTING),
     *((ISOLATION, start) for start in TESTS_OF_ISOLATION),
+    *((BROKER_TIME, start) for start in TESTS_OF_BROKER_TIME),
     *((CLUSTER_FAULTS, start) for start in TESTS_OF_CLUSTER_FAULTS),
 ]
 

@@ -46,7 +46,7 @@ class Parts:
         self.node_id = node_id
         self.image = Image()
         self.fetch_sessions = SimpleNamespace(session=lambda _: None)
-        self.runtime = SimpleNamespace(clock=Clock(), end_event=lambda: None, log=None, node_id=node_id)
+        self.runtime = SimpleNamespace(broker_clock=Clock(), end_event=lambda: None, log=None, node_id=node_id)
 
     def ordinal(self, connection: Any) -> int:
         return int(connection.number)

@@ -128,7 +128,7 @@ def test_nth_of_counts_connections_and_partitions_apart() -> None:
 def test_rule_begins_and_ends_by_durations_and_broker_times() -> None:
     world = World({"after": "100ms", "until": "300ms"})
     at = World({"after": "2023-11-14T22:13:22+00:00"})
-    clock, wall = world.parts.runtime.clock, at.parts.runtime.clock
+    clock, wall = world.parts.runtime.broker_clock, at.parts.runtime.broker_clock
 
     found: list[int] = []
     for now_ms in range(1000, 1401, 50):
@@ -212,7 +212,7 @@ def test_hits_are_logged_with_who_and_what() -> None:
 
 def test_durations_count_from_the_reset() -> None:
     world = World({"after": "100ms", "until": "300ms"})
-    clock = world.parts.runtime.clock
+    clock = world.parts.runtime.broker_clock
     clock.ms += 250
     world.state.reset()
 

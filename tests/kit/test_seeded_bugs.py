@@ -13,7 +13,7 @@ from ottla.testing import DeadlineExceeded, worlds
 from ottla.testing.handle import Kafka
 from ottla.testing.histories import GroupHistories
 from ottla.testing.snapshots import log_copies
-from ottla.testing.snapshots.linked_files import LinkedFileSystem
+from ottla.testing.snapshots.kept_files import KeptFiles
 from ottla.testing.testbed import Testbed
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.worlds import ProducerFloor, WorldKeeper
@@ -82,7 +82,7 @@ def links_active_segments(patch: Patch, bed: Testbed) -> None:
 
 def truncates_kept_files(patch: Patch, bed: Testbed) -> None:
     """A sealed segment that is cut becomes the active one."""
-    patch.setattr(LinkedFileSystem, "before_change", lambda *_: None)
+    patch.setattr(KeptFiles, "keep_made", lambda *_: None)
 
 
 def forgets_leader_epochs(patch: Patch, bed: Testbed) -> None:

@@ -39,7 +39,8 @@ class World:
         self._till, self._is_open = None, False
 
     def state(self) -> dict[str, Any]:
-        """All that can be read."""
+        """All that can be read. A group that has no offsets any more, and no members, is stored nowhere."""
+        offsets = {group: dict(self.kafka.group(group).offsets) for group in self.kafka.groups}
         topics = {name: self.kafka.topic(name).describe() for name in self.kafka.topics}
         return {
             "configs": {name: dict(topic.configs) for name, topic in topics.items()},
@@ -52,7 +53,7 @@ class World:
             },
             "logs": {name: self.kafka.records(name, isolation="log") for name in topics},
             "committed": {name: self.kafka.records(name) for name in topics},
-            "offsets": {group: dict(self.kafka.group(group).offsets) for group in self.kafka.groups},
+            "offsets": {group: committed for group, committed in offsets.items() if committed},
         }
 
     # Steps.

@@ -292,3 +292,18 @@ class TestWakeupsT05:
         wheel.advance(8 * 24 * HOUR_MS)
         assert fired == [1, 2, 3, 4, 5, 6, 7]
         assert wheel.position(wheel.schedule(8 * 24 * HOUR_MS + 5, nothing)) == (0, 5)
+
+
+def test_entries_are_all_that_is_pending() -> None:
+    wheel = TimingWheel(start_ms=100)
+    entries = [wheel.schedule(deadline_ms, nothing) for deadline_ms in (50, 120, 7 * 24 * HOUR_MS)]
+    cancelled = wheel.schedule(300, nothing)
+    cancelled.cancel()
+    seen: list[set[TimerEntry]] = []
+    looks = wheel.schedule(110, lambda: seen.append(set(wheel.entries())))
+    tied = wheel.schedule(110, nothing)
+
+    assert set(wheel.entries()) == {*entries, looks, tied}
+    wheel.advance(130)
+    assert seen == [{*entries[1:], tied}]
+    assert set(wheel.entries()) == {entries[2]}

@@ -89,7 +89,7 @@ class NodeView:
 
     def _member(self, group: ClassicGroup, member: Member) -> dict[str, object]:
         waits_for = "join" if member.parked_join is not None else "sync" if member.parked_sync is not None else None
-        remaining_ms = member.session_deadline_ms - self._runtime.clock.now_ms()
+        remaining_ms = member.session_deadline_ms - self._runtime.broker_clock.now_ms()
         return {
             "broker": self._runtime.node_id,
             "group": group.group_id,

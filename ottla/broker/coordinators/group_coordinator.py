@@ -36,6 +36,7 @@ from ottla.coordinator.results import ListedGroup, ListResult, SyncResult, trans
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.log import VerificationGuard
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 # Followers fetch again within a few milliseconds; after five seconds there are too few of them.
@@ -304,7 +305,8 @@ class GroupCoordinator:
             self.observers.notify(fact)
 
     def _schedule_expiry(self) -> None:
-        self._expiry = self._runtime.schedule(self._runtime.config.offsets_retention_check_interval_ms, self._expire)
+        interval_ms = self._runtime.config.offsets_retention_check_interval_ms
+        self._expiry = self._runtime.schedule(interval_ms, self._expire, TimerKind.OFFSETS_EXPIRY)
 
     def _expire(self) -> None:
         self._schedule_expiry()

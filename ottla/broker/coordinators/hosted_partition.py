@@ -34,6 +34,7 @@ from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo, VerificationGuard
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 # Clients ask again at once when their group could not be stored, librdkafka a thousand times a second.
@@ -99,10 +100,10 @@ class HostedPartition(Generic[S]):
         self.reload: TimerEntry | None = None
         self._is_serving = False
         self._runtime = runtime
-        self._clock = runtime.clock
+        self._clock = runtime.broker_clock
         self._owner = owner
         self._deliver = owner.deliver
-        self.began_ms = self._clock.now_ms()
+        self.began_ms = runtime.clock.now_ms()
         self._queue: deque[Any] = deque()
         self._before_serving: list[Any] = []
         self._stepping = False
@@ -180,7 +181,7 @@ class HostedPartition(Generic[S]):
     def restart_loading(self, coordinator: CoordinatorPartition[S]) -> None:
         """After a load that failed: all records will be replayed into a new coordinator."""
         self.coordinator = coordinator
-        self.began_ms = self._clock.now_ms()
+        self.began_ms = self._runtime.clock.now_ms()
         self.loaded_offset = 0
         self.is_loading = True
 
@@ -281,8 +282,8 @@ class HostedPartition(Generic[S]):
         match effect:
             case Reply(token, result):
                 self._deliver(token, result)
-            case SetTimer(key, deadline_ms):
-                self._set_timer(key, deadline_ms)
+            case SetTimer(key, deadline_ms, kind):
+                self._set_timer(key, deadline_ms, now_ms, kind)
             case CancelTimer(key):
                 entry = self._timers.pop(key, None)
                 if entry is not None:
@@ -315,7 +316,12 @@ class HostedPartition(Generic[S]):
         for _ in range(count):
             self._owner.observe(*self._facts.popleft())
 
-    def _set_timer(self, key: Hashable, deadline_ms: int) -> None:
+    def _set_timer(self, key: Hashable, deadline_ms: int, now_ms: int, kind: TimerKind) -> None:
+        wheel = self._runtime.broker_wheel
+        if kind is TimerKind.TRANSPORT:
+            # A step knows one time only, and that is broker time.
+            wheel = self._runtime.wheel
+            deadline_ms += self._runtime.clock.now_ms() - now_ms
         entry = self._timers.get(key)
         if entry is not None:
             entry.reschedule(deadline_ms)
@@ -325,7 +331,7 @@ class HostedPartition(Generic[S]):
             self._timers.pop(key, None)
             self.handle_once_loaded(TimerFired(key))
 
-        self._timers[key] = self._runtime.wheel.schedule(deadline_ms, fire)
+        self._timers[key] = wheel.schedule(deadline_ms, fire, kind, key)
 
     # Appends
 
@@ -334,7 +340,7 @@ class HostedPartition(Generic[S]):
         append_id, records = effect.append_id, effect.records
         size_bytes = sum(len(key) + len(value or b"") for key, value in records)
         is_large = size_bytes > LARGE_RECORD_BYTES
-        self._append_deadlines[append_id] = self._clock.now_ms() + self._owner.append_timeout_ms
+        self._append_deadlines[append_id] = self._runtime.clock.now_ms() + self._owner.append_timeout_ms
         if self._append_timer is None:
             self._time_appends()
 
@@ -370,7 +376,7 @@ class HostedPartition(Generic[S]):
         self._append_timer = None if oldest is None else self._runtime.wheel.schedule(oldest, self._end_appends)
 
     def _end_appends(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         late = [append_id for append_id, deadline_ms in self._append_deadlines.items() if deadline_ms <= now_ms]
         for append_id in late:
             del self._append_deadlines[append_id]

@@ -32,6 +32,7 @@ from ottla.coordinator.transactions.events import (
 from ottla.coordinator.transactions.shard import TransactionShard, transaction_request_error
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.records.compression import Codec
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 # Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
@@ -89,8 +90,10 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         config = self._runtime.config
-        self._repeat(AbortTimedOutTransactions, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        self._repeat(ExpireTransactionalIds, config.transaction_remove_expired_transaction_cleanup_interval_ms)
+        abort_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._repeat(AbortTimedOutTransactions, abort_ms, TimerKind.TRANSACTION_TIMEOUT)
+        expire_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._repeat(ExpireTransactionalIds, expire_ms, TimerKind.TRANSACTIONAL_ID_EXPIRY)
         self.topic.start()
 
     def stop(self) -> None:
@@ -99,15 +102,15 @@ class TransactionCoordinator:
         for timer in self._timers.values():
             timer.cancel()
 
-    def _repeat(self, event: type, interval_ms: int) -> None:
+    def _repeat(self, event: type, interval_ms: int, kind: TimerKind) -> None:
         """Hand an event of this type to every partition, again and again."""
 
         def fire() -> None:
-            self._repeat(event, interval_ms)
+            self._repeat(event, interval_ms, kind)
             for partition in self.topic:
                 partition.handle(event())
 
-        self._timers[event] = self._runtime.schedule(interval_ms, fire)
+        self._timers[event] = self._runtime.schedule(interval_ms, fire, kind)
 
     # Requests.
 

@@ -117,9 +117,9 @@ class Publisher:
         self._dropped = 0
         self.dropped_total = 0
         self.published_total = 0
-        self._run = runtime.clock.wall_ms()
+        self._run = runtime.broker_clock.wall_ms()
         self._seq = 0
-        now_ms = runtime.clock.now_ms()
+        now_ms = runtime.broker_clock.now_ms()
         self._wall_ahead_ms = self._run - now_ms
         self._in_flight = 0
         self._flushing: TimerEntry | None = None
@@ -129,9 +129,8 @@ class Publisher:
         self._put(BrokerStarted(admin_url=admin_url or None), now_ms)
 
     def start(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
-        self._flush_later(now_ms)
-        self._sample_later(now_ms)
+        self._flush_later(self._runtime.broker_clock.now_ms())
+        self._sample_later()
 
     def stop(self) -> None:
         self._stop_timers()
@@ -145,7 +144,7 @@ class Publisher:
 
     def write_out(self) -> None:
         """Appends what waits, as far as this broker leads a partition of the topic."""
-        self._sum_up_commits(self._runtime.clock.now_ms())
+        self._sum_up_commits(self._runtime.broker_clock.now_ms())
         while (self._buffer or self._unsent) and self._write_slice():
             pass
 
@@ -167,7 +166,7 @@ class Publisher:
             self._put(fact, now_ms)
 
     def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.broker_clock.now_ms()
         for fact in leadership_facts(before, update, self._runtime.node_id):
             self._put(fact, now_ms)
             if isinstance(fact, LeaderChanged) and fact.topic in INTERNAL_TOPICS:
@@ -176,7 +175,7 @@ class Publisher:
 
     def coordinator_loaded(self, hosted: LoadedPartition, group_count: int) -> None:
         """A partition of a coordinator topic is served here from now on, with so many groups."""
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.broker_clock.now_ms()
         self._put(
             CoordinatorMoved(
                 coordinator_topic=hosted.topic,
@@ -185,7 +184,7 @@ class Publisher:
                 previous_coordinator=self._former_coordinators.get((hosted.topic, hosted.index)),
                 coordinator_epoch=hosted.leader_epoch,
                 groups=group_count,
-                load_ms=now_ms - hosted.began_ms,
+                load_ms=self._runtime.clock.now_ms() - hosted.began_ms,
             ),
             now_ms,
         )
@@ -209,18 +208,18 @@ class Publisher:
 
     # Samples.
 
-    def _sample_later(self, now_ms: int) -> None:
-        deadline_ms = now_ms + self._runtime.config.ottla_events_sample_interval_ms
-        self._sampling = self._runtime.wheel.schedule(deadline_ms, self._sample)
+    def _sample_later(self) -> None:
+        interval_ms = self._runtime.config.ottla_events_sample_interval_ms
+        self._sampling = self._runtime.schedule(interval_ms, self._sample)
 
     def _sample(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
-        self._sample_later(now_ms)
+        now_ms = self._runtime.broker_clock.now_ms()
+        self._sample_later()
         self._sum_up_commits(now_ms)
         for fact in self._follower_lag.sample(self._replicas):
             self._put(fact, now_ms)
-        for hanging in self._hanging.sample(self._replicas, self._runtime.clock.wall_ms()):
-            log_fact(self._runtime.log, hanging, now_ms, self._runtime.clock.wall_ms())
+        for hanging in self._hanging.sample(self._replicas, self._runtime.broker_clock.wall_ms()):
+            log_fact(self._runtime.log, hanging, now_ms, self._runtime.broker_clock.wall_ms())
             self._put(hanging, now_ms)
         sampled = (each for each in self._committed_offsets() if not each[0].startswith(self._ignored))
         for sample in self._lag.sample(sampled, self._end_of):
@@ -240,8 +239,12 @@ class Publisher:
 
     def _flush_later(self, now_ms: int) -> None:
         self._flush_is_due = True
-        deadline_ms = now_ms + self._runtime.config.ottla_events_flush_interval_ms
-        self._flushing = self._runtime.wheel.schedule(deadline_ms, self._flush)
+        runtime = self._runtime
+        if runtime.clock is not runtime.broker_clock:
+            # Facts have broker time, and are written in transport time.
+            now_ms = runtime.clock.now_ms()
+        deadline_ms = now_ms + runtime.config.ottla_events_flush_interval_ms
+        self._flushing = runtime.wheel.schedule(deadline_ms, self._flush)
 
     def _flush(self) -> None:
         self._flush_is_due = False
@@ -251,7 +254,7 @@ class Publisher:
             self._flush_is_due = True
             self._runtime.soon(self._flush)
         elif self._buffer or self._unsent:
-            self._flush_later(self._runtime.clock.now_ms())
+            self._flush_later(self._runtime.broker_clock.now_ms())
 
     def _write_slice(self) -> bool:
         """False if nothing can be written now: the topic is not there yet, or its partitions are slow."""
@@ -306,13 +309,13 @@ class Publisher:
         count = min(EVENTS_PER_SLICE, len(self._buffer))
         facts = [self._buffer.popleft() for _ in range(count)]
         if self._dropped:
-            facts.append((self._runtime.clock.now_ms(), Dropped(count=self._dropped)))
+            facts.append((self._runtime.broker_clock.now_ms(), Dropped(count=self._dropped)))
             self._dropped = 0
         return facts
 
     def _wall_clock_ahead_ms(self) -> int:
         """Of the clock that is never set."""
-        clock = self._runtime.clock
+        clock = self._runtime.broker_clock
         ahead_ms = clock.wall_ms() - clock.now_ms()
         if abs(ahead_ms - self._wall_ahead_ms) > CLOCKS_APART_MS:
             self._wall_ahead_ms = ahead_ms
@@ -337,7 +340,7 @@ class Publisher:
             self._unsent.append(unsent)
             self._unsent_count += count
             if not self._flush_is_due:
-                self._flush_later(self._runtime.clock.now_ms())
+                self._flush_later(self._runtime.broker_clock.now_ms())
             return
         self._drop(count)
         self._runtime.log.warning("events were lost", count=count, why=str(error))

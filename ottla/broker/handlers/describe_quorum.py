@@ -35,7 +35,7 @@ def handle(
     if asked != [(CLUSTER_METADATA, [0])]:
         return _refusal(request)
     image = metadata.image
-    described = _partition(image, runtime.clock.wall_ms())
+    described = _partition(image, runtime.broker_clock.wall_ms())
     return DescribeQuorumResponse(
         topics=[QuorumTopicData(topic_name=CLUSTER_METADATA, partitions=[described])],
         nodes=[QuorumNode(node_id=each.node_id, listeners=_listeners(each)) for each in image.brokers.values()],

@@ -50,7 +50,9 @@ class AutoTopicCreationManager:
         room = max(self._in_flight_max() - len(self._in_flight), 0)
         begun = [name for name in names if self._may_create(name, codes)][:room]
         self._in_flight.update(begun)
-        creation = self._create(begun, None if quota is None else PartitionChanges(quota, self._runtime.clock.now_ms))
+        creation = self._create(
+            begun, None if quota is None else PartitionChanges(quota, self._runtime.broker_clock.now_ms)
+        )
         if self.is_alone:
             return codes | await creation
         self._runtime.spawn(creation, "automatic creation of topics")

@@ -68,7 +68,7 @@ class DeletedTopics:
 
     def _delete(self, name: str, index: int) -> None:
         try:
-            self._directory.delete_log(name, index, now_wall_ms=self._runtime.clock.wall_ms())
+            self._directory.delete_log(name, index, now_wall_ms=self._runtime.broker_clock.wall_ms())
         finally:
             self._log_deleted()
 

@@ -148,4 +148,4 @@ def partition_changes(runtime: Runtime, context: RequestContext, strict_since: i
     if context.quotas is None:
         return None
     quota = context.quotas.mutation(is_strict=context.api_version >= strict_since)
-    return None if quota is None else PartitionChanges(quota, runtime.clock.now_ms)
+    return None if quota is None else PartitionChanges(quota, runtime.broker_clock.now_ms)

@@ -16,6 +16,7 @@ from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.security.quotas import CLIENT_KEYS, ClientQuotas
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 EXPIRE_EVERY_MS = 60_000
@@ -132,10 +133,10 @@ class ClientQuotaEnforcer:
         return limited
 
     def _expire(self) -> None:
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.broker_clock.now_ms()
         is_used = self.managers.expire(now_ms)
         again = self._is_active or is_used
-        self._timer = self._runtime.wheel.schedule(now_ms + EXPIRE_EVERY_MS, self._expire) if again else None
+        self._timer = self._runtime.schedule(EXPIRE_EVERY_MS, self._expire, TimerKind.QUOTA_EXPIRY) if again else None
 
 
 def _is_of_follower(route: Route, context: RequestContext, request: Any) -> bool:

@@ -30,7 +30,7 @@ class ClientQuotaManagers:
         self.mutation = MutationQuotas(CONTROLLER_MUTATION_RATE, slower)
         self.addresses = AddressQuotas(window)
         self.mute = mute
-        self.now_ms = runtime.clock.now_ms
+        self.now_ms = runtime.broker_clock.now_ms
         self.now_ns = runtime.clock.now_ns
         self.building: Any = None
         """Quotas of the request whose frame is built next: they get the time that takes."""

@@ -35,6 +35,7 @@ class Appends:
         """`write_failed` is called with a partition whose records could not be written."""
         self._runtime = runtime
         self._clock = runtime.clock
+        self._broker_clock = runtime.broker_clock
         self._disk_sync = disk_sync
         self._write_failed = write_failed
         # Partitions with queued appends, and the answers that a failing write would change.
@@ -68,7 +69,7 @@ class Appends:
         """Queues one batch; `flush_and_notify` writes it, and puts the error into the answer if that fails.
 
         Raises KafkaError, and then nothing is queued."""
-        info = partition.append(records, acks, self._clock.wall_ms(), origin, zstd_allowed, guard)
+        info = partition.append(records, acks, self._broker_clock.wall_ms(), origin, zstd_allowed, guard)
         answers = self._unwritten.get(partition)
         if answers is not None:
             answers.append(answer)
@@ -141,7 +142,7 @@ class Appends:
         began_ns = clock.now_ns()
         try:
             # Only when to sync depends on the time.
-            log.write_pending(clock.wall_ms() if waits_for_sync else 0)
+            log.write_pending(self._broker_clock.wall_ms() if waits_for_sync else 0)
         except KafkaError as error:
             self._runtime.log.storage.error(
                 "append failed", topic=partition.topic, partition=partition.index, why=str(error)

@@ -56,7 +56,7 @@ class DiskSync:
         log = partition.log
         if log.failure is not None or log.flushed_offset == log.log_end_offset:
             return
-        if log.is_flush_overdue(self._runtime.clock.wall_ms()):
+        if log.is_flush_overdue(self._runtime.broker_clock.wall_ms()):
             self.request(partition)
         else:
             self.written(partition)

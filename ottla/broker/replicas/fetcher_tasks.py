@@ -150,9 +150,9 @@ class FetcherTasks:
 
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
-        clock = self._runtime.clock
+        now_ms, wall_ms = self._runtime.clock.now_ms(), self._runtime.broker_clock.wall_ms()
         truncated: list[Partition] = []
-        for fact in perform(effects, report, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()):
+        for fact in perform(effects, report, now_ms=now_ms, wall_ms=wall_ms):
             if isinstance(fact, Fetched):
                 self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
                 continue

@@ -39,7 +39,7 @@ class OffsetsVerification:
             return
         try:
             guard = self._replicas.partition(self._topic, partition_index).begin_verification(
-                producer_id, producer_epoch, NO_SEQUENCE, self._runtime.clock.wall_ms(), raises_epoch=register
+                producer_id, producer_epoch, NO_SEQUENCE, self._runtime.broker_clock.wall_ms(), raises_epoch=register
             )
         except KafkaError as error:
             done(error.code, None)

@@ -236,7 +236,7 @@ class ReplicaManager:
         self.failed.forget(partition)
         self._log_ends.forget(partition)
         try:
-            self._directory.delete_log(topic, index, now_wall_ms=self._runtime.clock.wall_ms())
+            self._directory.delete_log(topic, index, now_wall_ms=self._runtime.broker_clock.wall_ms())
         finally:
             self._checkpoints.log_deleted()
 
@@ -296,7 +296,7 @@ class ReplicaManager:
         directory = self._directory
         log = directory.logs.get((topic.name, index))
         if log is None:
-            config, wall_ms = log_config(topic.configs, self._runtime.config), self._runtime.clock.wall_ms()
+            config, wall_ms = log_config(topic.configs, self._runtime.config), self._runtime.broker_clock.wall_ms()
             log = directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
         elif log.topic_id != topic.topic_id:
             raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
@@ -420,7 +420,7 @@ class ReplicaManager:
         log = partition.log
         if log.failure is not None:
             return
-        if log.is_flush_overdue(self._runtime.clock.wall_ms()):
+        if log.is_flush_overdue(self._runtime.broker_clock.wall_ms()):
             self._disk_sync.request(partition)
         elif not log.has_durable_names and log.segments.active.size:
             self._name_sync.request(partition)

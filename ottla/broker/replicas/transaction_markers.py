@@ -80,7 +80,7 @@ class TransactionMarkers:
             marker,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            timestamp=self._runtime.clock.wall_ms(),
+            timestamp=self._runtime.broker_clock.wall_ms(),
         )
         self._replicas.append_records(topic, index, memoryview(batch), partial(self._appended, append, note))
 

@@ -203,7 +203,7 @@ class PendingVerification:
                     producer_id,
                     epoch,
                     sequence,
-                    self._runtime.clock.wall_ms(),
+                    self._runtime.broker_clock.wall_ms(),
                     raises_epoch=self._operation is TransactionOperation.REGISTER,
                 )
             except KafkaError as error:

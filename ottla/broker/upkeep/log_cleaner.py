@@ -12,6 +12,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.compaction import CompactionPlan, CompactionResult
 from ottla.storage.segment_swap import SegmentSwap
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 # Compaction gets two thirds of what time the interpreter has to spare.
@@ -38,7 +39,7 @@ class Cleaner:
         self._swapping: Partition | None = None
 
     def start(self) -> None:
-        self._rests_since_ms = self._runtime.clock.now_ms()
+        self._rests_since_ms = self._runtime.broker_clock.now_ms()
         self._schedule()
 
     def configured(self) -> None:
@@ -49,7 +50,8 @@ class Cleaner:
 
     def _schedule(self) -> None:
         deadline_ms = self._rests_since_ms + self._runtime.config.log_cleaner_backoff_ms
-        self._timer = self._runtime.wheel.schedule(max(deadline_ms, self._runtime.clock.now_ms()), self._begin_round)
+        wait_ms = max(deadline_ms - self._runtime.broker_clock.now_ms(), 0)
+        self._timer = self._runtime.schedule(wait_ms, self._begin_round, TimerKind.COMPACTION)
 
     def stop(self) -> None:
         self._round = []
@@ -94,7 +96,7 @@ class Cleaner:
         # Most brokers have nothing to compact when they start.
         from ottla.storage.compaction import plan_compaction
 
-        now_wall_ms = self._runtime.clock.wall_ms()
+        now_wall_ms = self._runtime.broker_clock.wall_ms()
         upper_bound = partition.last_stable_offset
         return plan_compaction(
             partition.log, now_wall_ms=now_wall_ms, upper_bound=upper_bound, note_dirty_ratio=self._note_dirty_ratio
@@ -146,7 +148,7 @@ class Cleaner:
         from ottla.storage.segment_swap import SwapStep
 
         try:
-            step = partition.log.swaps.apply(swap, self._runtime.clock.wall_ms())
+            step = partition.log.swaps.apply(swap, self._runtime.broker_clock.wall_ms())
             if step is SwapStep.APPLY:
                 self._runtime.soon(lambda: self._apply(partition, result, swap))
                 return

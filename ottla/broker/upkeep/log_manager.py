@@ -16,6 +16,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.log_directory import LogDirectory
 from ottla.storage.segment_reader import BUFFERS
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 # Files scheduled for deletion are looked for this often; they wait for `file.delete.delay.ms` anyway.
@@ -58,15 +59,21 @@ class LogManager:
 
     def start(self) -> None:
         config = self._runtime.config
-        self._every(config.log_retention_check_interval_ms, "retention", self._for_each_log(self._apply_retention))
+        self._every(
+            config.log_retention_check_interval_ms,
+            "retention",
+            self._for_each_log(self._apply_retention),
+            TimerKind.RETENTION,
+        )
         self._every(
             config.producer_id_expiration_check_interval_ms,
             "producer expiration",
             self._for_each_log(self._forget_producers),
+            TimerKind.PRODUCER_EXPIRY,
         )
         self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs)
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
-        self._every(DELETION_INTERVAL_MS, "deletion", self.remove_files)
+        self._every(DELETION_INTERVAL_MS, "deletion", self.remove_files, TimerKind.FILE_DELETION)
         self._every(BUFFERS_INTERVAL_MS, "buffers", self._release_buffers)
         self._every(
             config.replica_high_watermark_checkpoint_interval_ms,
@@ -91,13 +98,15 @@ class LogManager:
         """Properties of the broker were altered."""
         self._cleaner.configured()
 
-    def _every(self, interval_ms: int, job: str, action: Callable[[], None]) -> None:
+    def _every(
+        self, interval_ms: int, job: str, action: Callable[[], None], kind: TimerKind = TimerKind.TRANSPORT
+    ) -> None:
         def run() -> None:
             # First of all the next time, so that no failure is the last time.
-            self._every(interval_ms, job, action)
+            self._every(interval_ms, job, action, kind)
             action()
 
-        self._timers[job] = self._runtime.wheel.schedule(self._runtime.clock.now_ms() + interval_ms, run)
+        self._timers[job] = self._runtime.schedule(interval_ms, run, kind)
 
     def _for_each_log(self, action: Callable[[Partition], None]) -> Callable[[], None]:
         def run() -> None:
@@ -132,7 +141,7 @@ class LogManager:
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
         log.release_idle()
-        removed = log.expire(self._runtime.clock.wall_ms(), partition.high_watermark)
+        removed = log.expire(self._runtime.broker_clock.wall_ms(), partition.high_watermark)
         if removed:
             partition.sessions.mark_dirty()
             self._checkpoints.log_starts_rose(partial(self._delete_expired, partition, log.log_start_offset))
@@ -153,12 +162,12 @@ class LogManager:
         if not self._timers or log.failure is not None:
             return
         try:
-            log.delete_expired(log_start_offset, self._runtime.clock.wall_ms())
+            log.delete_expired(log_start_offset, self._runtime.broker_clock.wall_ms())
         except KafkaError as error:
             self._log_failure(partition, error)
 
     def _forget_producers(self, partition: Partition, from_id: int | None = None) -> None:
-        expiry = partition.log.producers.expire(self._runtime.clock.wall_ms(), from_id)
+        expiry = partition.log.producers.expire(self._runtime.broker_clock.wall_ms(), from_id)
         if expiry.next_id is not None:
             self._runtime.soon(partial(self._forget_more_producers, partition, expiry.next_id))
 
@@ -174,7 +183,7 @@ class LogManager:
 
     def remove_files(self) -> None:
         """Those of deleted logs whose time has come, in a thread."""
-        directory, wall_ms = self._directory, self._runtime.clock.wall_ms()
+        directory, wall_ms = self._directory, self._runtime.broker_clock.wall_ms()
         due = directory.take_due_deletions(wall_ms)
         if due is None:
             return

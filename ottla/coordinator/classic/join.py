@@ -17,6 +17,7 @@ from ottla.coordinator.facts import Cause, MemberIdHandedOut, MemberJoined, Memb
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import NO_MEMBER_ID, JoinResult
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 
 def join_group(context: GroupContext, event: JoinGroup) -> None:
@@ -94,7 +95,7 @@ def _hand_out_member_id(context: GroupContext, group: ClassicGroup, event: JoinG
     context.groups.setdefault(group.group_id, group)
     deadline_ms = group.pending_members[member_id] = context.now_ms + event.session_timeout_ms
     context.pending_members.add((group.group_id, member_id), group.group_id, member_id)
-    context.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms)
+    context.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms, TimerKind.PENDING_MEMBER)
     context.observe(MemberIdHandedOut(group_id=group.group_id, generation=group.generation, member_id=member_id))
     refuse(context, event, ErrorCode.MEMBER_ID_REQUIRED, member_id)
     _drop_the_oldest(context)

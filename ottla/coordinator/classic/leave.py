@@ -11,6 +11,7 @@ from ottla.coordinator.facts import Cause
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import LeaveResult, LeftMember
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 
 def leave_group(context: GroupContext, event: LeaveGroup) -> None:
@@ -79,7 +80,7 @@ def pending_member_timer_fired(context: GroupContext, group: ClassicGroup, key: 
     if deadline_ms is None:
         return
     if context.now_ms < deadline_ms:
-        context.set_timer(key, deadline_ms)
+        context.set_timer(key, deadline_ms, TimerKind.PENDING_MEMBER)
         return
     rebalance.drop_pending_member(context, group, key.member_id, Cause.SESSION_EXPIRED)
     rebalance.end_join_phase_if_complete(context, group)

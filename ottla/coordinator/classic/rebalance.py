@@ -30,6 +30,7 @@ from ottla.coordinator.records import (
 from ottla.coordinator.results import JoinedMember, JoinResult, SyncResult
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def _start(context: GroupContext, group: ClassicGroup, why: Why) -> None:
         refuse_parked_syncs(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
     stop_waiting_for_syncs(context, group)
     phase = group.join_phase = _initial_phase(context, group) if group.state is EMPTY else _later_phase(context, group)
-    context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms)
+    context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms, TimerKind.JOIN)
     context.transition(group, PREPARING_REBALANCE, why.cause)
     context.observe(
         RebalanceStarted(
@@ -101,7 +102,7 @@ def wait_for_syncs(context: GroupContext, group: ClassicGroup) -> None:
     """Give every member one rebalance timeout to sync: else one that only heartbeats blocks the partitions it holds."""
     group.pending_sync = dict.fromkeys(group.members)
     group.pending_sync_deadline_ms = context.now_ms + group.rebalance_timeout_ms
-    context.set_timer(PendingSyncTimer(group.group_id), group.pending_sync_deadline_ms)
+    context.set_timer(PendingSyncTimer(group.group_id), group.pending_sync_deadline_ms, TimerKind.SYNC)
 
 
 def has_synced(context: GroupContext, group: ClassicGroup, member: Member) -> None:
@@ -122,7 +123,7 @@ def pending_sync_timer_fired(context: GroupContext, group: ClassicGroup) -> None
     if deadline_ms is None:
         return
     if context.now_ms < deadline_ms:
-        context.set_timer(PendingSyncTimer(group.group_id), deadline_ms)
+        context.set_timer(PendingSyncTimer(group.group_id), deadline_ms, TimerKind.SYNC)
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
     group.pending_sync_deadline_ms = None
@@ -167,7 +168,7 @@ def join_phase_timer_fired(context: GroupContext, group: ClassicGroup) -> None:
     if phase is None:
         return
     if context.now_ms < phase.deadline_ms:
-        context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms)
+        context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms, TimerKind.JOIN)
     elif phase.is_initial and phase.new_member_added and phase.remaining_ms > 0:
         _wait_again(context, group, phase)
     else:
@@ -184,7 +185,7 @@ def _wait_again(context: GroupContext, group: ClassicGroup, phase: JoinPhase) ->
 
 def _extend(context: GroupContext, group: ClassicGroup, phase: JoinPhase, wait_ms: int, reason: str) -> None:
     phase.deadline_ms = context.now_ms + wait_ms
-    context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms)
+    context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms, TimerKind.JOIN)
     context.observe(
         JoinPhaseExtended(
             group_id=group.group_id, generation=group.generation, join_deadline_ms=phase.deadline_ms, reason=reason

@@ -14,6 +14,7 @@ from ottla.coordinator.facts import Cause, MemberRemoved, SessionExpired
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import NO_MEMBER_ID, HeartbeatResult, JoinResult, SyncResult
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 _ALIVE: Final = HeartbeatResult(ErrorCode.NONE)
 
@@ -36,7 +37,7 @@ def disarm(context: GroupContext, member: Member) -> None:
 
 def _set_timer(context: GroupContext, member: Member) -> None:
     member.armed_ms = member.session_deadline_ms
-    context.set_timer(member.timer_key, member.armed_ms)
+    context.set_timer(member.timer_key, member.armed_ms, TimerKind.SESSION)
 
 
 def has_expired(context: GroupContext, group: ClassicGroup, key: SessionTimer) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 
 class CoordinatorRecord(NamedTuple):
@@ -46,6 +47,7 @@ class SetTimer(NamedTuple):
 
     key: Hashable
     deadline_ms: int
+    kind: TimerKind = TimerKind.TRANSPORT
 
 
 class CancelTimer(NamedTuple):

@@ -23,6 +23,7 @@ from ottla.coordinator.runtime.effects import (
     SetTimer,
 )
 from ottla.protocol.errors import ErrorCode
+from ottla.timer.clock import TimerKind
 
 MEMBERS_PER_SLICE: Final = 64
 """What is decided about a member takes some 30 µs, with its effects: so many take two milliseconds."""
@@ -95,8 +96,9 @@ class StepContext:
     def dispatch(self, command: object) -> None:
         self.effects.append(Dispatch(command))
 
-    def set_timer(self, key: Hashable, deadline_ms: int) -> None:
-        self.effects.append(SetTimer(key, deadline_ms))
+    def set_timer(self, key: Hashable, deadline_ms: int, kind: TimerKind = TimerKind.TRANSPORT) -> None:
+        """`kind`: whose deadline it is; of what waits for the log or another broker, TRANSPORT."""
+        self.effects.append(SetTimer(key, deadline_ms, kind))
 
     def cancel_timer(self, key: Hashable) -> None:
         self.effects.append(CancelTimer(key))

@@ -90,7 +90,7 @@ class Auditor:
         """What came before is forgotten."""
         self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
         self._wire.record(self.recorder)
-        self._began_wall_ms = self._wall_ms()
+        self._began_wall_ms = self._hosted.latest_wall_ms
         self._expired_bytes_before = self._expired_bytes()
 
     def _ends(self) -> dict[tuple[str, int], int]:
@@ -166,7 +166,7 @@ class Auditor:
 
     def _partitions(self, recorder: Recorder) -> list[AuditedPartition]:
         current = {number: place for place, number in recorder.partitions.current().items()}
-        wall_ms = self._wall_ms()
+        wall_ms = self._hosted.latest_wall_ms
         all_parts = list(self._hosted.parts().values())
         seen: list[AuditedPartition] = []
         for number, partition in enumerate(recorder.partitions.seen):
@@ -201,9 +201,6 @@ class Auditor:
 
     def _expired_bytes(self) -> int:
         return sum(parts.log_manager.retention_deleted_bytes for parts in self._hosted.parts().values())
-
-    def _wall_ms(self) -> int:
-        return max((parts.runtime.clock.wall_ms() for parts in self._hosted.parts().values()), default=0)
 
     # What brokers report.
 

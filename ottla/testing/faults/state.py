@@ -71,7 +71,7 @@ class FaultState:
         self._counted: dict[Any, int] = {}
         self._matchers.clear()
         for parts in self._began_ms:
-            self._began_ms[parts] = parts.runtime.clock.now_ms()
+            self._began_ms[parts] = parts.runtime.broker_clock.now_ms()
 
     @property
     def is_exhausted(self) -> bool:
@@ -79,7 +79,7 @@ class FaultState:
 
     def begin(self, parts: FaultParts) -> None:
         """It is in force on this broker from now on."""
-        self._began_ms.setdefault(parts, parts.runtime.clock.now_ms())
+        self._began_ms.setdefault(parts, parts.runtime.broker_clock.now_ms())
 
     def take(self, call: FaultCall, parts: FaultParts, taken: set[int]) -> list[Unit] | None:
         """The units that it acts on, which counts as a hit; None: it lets the request pass."""
@@ -145,7 +145,7 @@ class FaultState:
         return f"{requests} matched all but {field}: {had} ≠ {wanted!r}"
 
     def _is_time(self, parts: FaultParts) -> bool:
-        clock = parts.runtime.clock
+        clock = parts.runtime.broker_clock
         for name, given, moment in self._bounds:
             if moment.kind is Moment.RULE:
                 has_come = self._hits_of(given) > 0
@@ -179,7 +179,7 @@ class FaultState:
         return count
 
     def _record(self, call: FaultCall, parts: FaultParts, units: list[Unit]) -> None:
-        clock = parts.runtime.clock
+        clock = parts.runtime.broker_clock
         hit = Hit(
             broker_ms=clock.now_ms(),
             machine_ns=time.time_ns(),

@@ -33,7 +33,7 @@ from ottla.storage.segment import (
     file_name,
 )
 from ottla.storage.segment_swap import bases_of
-from ottla.testing.snapshots.linked_files import LinkedFileSystem, copy_file
+from ottla.testing.snapshots.kept_files import KeptFiles, copy_file
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class LogCopy:
         """The log was made of this copy."""
         self._source, self._stamp = weakref.ref(log), _stamp(log)
 
-    def fill(self, files: LinkedFileSystem, directory: Path) -> LogHistory:
+    def fill(self, files: KeptFiles, directory: Path) -> LogHistory:
         """Puts the files into the directory of a log; the copy keeps its own. Raises OSError."""
         for name in self.linked:
             files.link(self.directory / name, directory / name)
@@ -69,7 +69,7 @@ class LogCopy:
         return [self.directory / name for name in self.linked]
 
 
-def copy_log(replica: Partition, directory: Path, files: LinkedFileSystem) -> LogCopy:
+def copy_log(replica: Partition, directory: Path, files: KeptFiles) -> LogCopy:
     """The log as it is now, in a directory that is made. Raises OSError and KafkaStorageError."""
     log = replica.log
     directory.mkdir()
@@ -93,14 +93,14 @@ def copy_log(replica: Partition, directory: Path, files: LinkedFileSystem) -> Lo
     return LogCopy(directory, history, linked, copied, active.size, producer_ids, weakref.ref(log), _stamp(log))
 
 
-def _keep_sealed(log: Log, directory: Path, files: LinkedFileSystem) -> Iterator[str]:
+def _keep_sealed(log: Log, directory: Path, files: KeptFiles) -> Iterator[str]:
     for segment in log.segments.up_to_active():
         for suffix in SEGMENT_SUFFIXES:
             source, name = segment.path(suffix), file_name(segment.base_offset, suffix)
-            if files.exists(source):
+            if log.files.exists(source):
                 files.keep(source, directory / name)
                 yield name
-    for offset in bases_of(files.list_directory(log.directory), SNAPSHOT_SUFFIX):
+    for offset in bases_of(log.files.list_directory(log.directory), SNAPSHOT_SUFFIX):
         if offset <= log.log_end_offset:
             name = file_name(offset, SNAPSHOT_SUFFIX)
             files.keep(log.directory / name, directory / name)

@@ -29,7 +29,7 @@ from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.storage.checkpoints import TopicPartition
 from ottla.testing.conditions import GivenCondition, Sources, coordinators_loaded
 from ottla.testing.hosting import HostedBrokers
-from ottla.testing.snapshots.linked_files import LinkedFileSystem
+from ottla.testing.snapshots.kept_files import KeptFiles
 from ottla.testing.snapshots.log_copies import LogCopy, copy_log
 from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Waits
@@ -81,7 +81,7 @@ class Snapshots:
     """Everything here runs on the loop of the broker."""
 
     def __init__(
-        self, hosted: HostedBrokers, world: WorldKeeper, files: LinkedFileSystem, sources: Sources, waits: Waits
+        self, hosted: HostedBrokers, world: WorldKeeper, files: KeptFiles, sources: Sources, waits: Waits
     ) -> None:
         self._hosted = hosted
         self._world = world

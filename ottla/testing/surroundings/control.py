@@ -1,9 +1,11 @@
 """What is done to whole brokers and to the leaders of partitions: coroutines of the brokers' loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from ottla.broker.assembly import Parts
+from ottla.broker.loop_wheel import LoopWheel
 from ottla.broker.metadata.partition_commands import Decide, change_partitions
 from ottla.cluster.alterations import IsrProposal, alter_isr, elect_preferred, elect_unclean, reassign
 from ottla.cluster.controller import PartitionChange, RulesOf
@@ -73,7 +75,8 @@ class BrokerControl:
         if parts is None:
             raise NotRunningError(f"no broker {node_id!r} runs, only {', '.join(map(str, self._hosted.parts()))}")
         self._steps.note(f"broker {node_id}: pause")
-        parts.runtime.wheel.hold()
+        for wheel in _wheels(parts):
+            wheel.hold()
         self._around.ways.stop(node_id)
 
     def resume(self, node_id: int) -> None:
@@ -85,7 +88,8 @@ class BrokerControl:
     def _continue(self, node_id: int) -> None:
         parts = self._hosted.parts().get(node_id)
         if parts is not None:
-            parts.runtime.wheel.release()
+            for wheel in _wheels(parts):
+                wheel.release()
         self._around.ways.go_on(node_id)
 
     def _end_of(self, node_id: int, what: str) -> None:
@@ -222,3 +226,10 @@ class BrokersActive:
         known = self._sources.reader.image.brokers
         active = [each for each in self._node_ids if each in known and known[each].state is BrokerState.ACTIVE]
         return [each for each in self._node_ids if each not in active]
+
+
+def _wheels(parts: Parts) -> Iterator[LoopWheel]:
+    """Of a broker of the kit: of transport time and of broker time."""
+    for wheel in (parts.runtime.wheel, parts.runtime.broker_wheel):
+        assert isinstance(wheel, LoopWheel), "brokers in a process turn their wheels by its loop"
+        yield wheel

@@ -99,7 +99,7 @@ async def test_progress_names_phase_logs_and_loading(broker: Broker) -> None:
 
 def test_member_that_waits_is_not_called_silent() -> None:
     """Its connection is muted while its request is parked: it sends no heartbeats."""
-    runtime: Any = SimpleNamespace(node_id=1, clock=SimpleNamespace(now_ms=lambda: 9_000))
+    runtime: Any = SimpleNamespace(node_id=1, broker_clock=SimpleNamespace(now_ms=lambda: 9_000))
     member = SimpleNamespace(
         member_id="m",
         group_instance_id=None,

@@ -36,10 +36,13 @@ class World:
         clock = SimpleNamespace(
             now_ns=lambda: self.now_ns, now_ms=lambda: self.now_ns // MS, wall_ms=lambda: NOW + self.now_ns // MS
         )
+        wheel = TimingWheel()
         self.runtime: Any = SimpleNamespace(
             clock=clock,
+            broker_clock=clock,
             config=ServerConfig(),
-            wheel=TimingWheel(),
+            wheel=wheel,
+            schedule=lambda wait_ms, action, kind: wheel.schedule(self.now_ns // MS + wait_ms, action, kind),
             offload=lambda work, done, **_: self.works.append((work, done)),
             soon=lambda action: None,
             spawn=lambda coroutine, name: coroutine,

@@ -46,7 +46,7 @@ async def test_transaction_is_seen_from_its_first_question_to_its_end(tmp_path: 
 def late_partitions(broker: Broker, later_ms: int) -> Any:
     """As a scrape so much later would find them."""
     clock = SimpleNamespace(wall_ms=lambda: broker.runtime.clock.wall_ms() + later_ms)
-    runtime: Any = SimpleNamespace(clock=clock, config=broker.runtime.config)
+    runtime: Any = SimpleNamespace(broker_clock=clock, config=broker.runtime.config)
     parts = broker.parts
     source = TransactionSource(runtime, parts.replicas, parts.transaction_loader, parts.transaction_verification)
     assert list(source.prepare())

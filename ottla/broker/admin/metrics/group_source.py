@@ -197,7 +197,7 @@ class GroupSource:
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id, counts in list(self._counts.items()):
             yield
-            counts.waits.charge(self._runtime.clock.now_ms())
+            counts.waits.charge(self._runtime.broker_clock.now_ms())
             if group_id not in here:
                 # It is deleted, or another broker coordinates it.
                 self._counts.pop(group_id, None)
@@ -223,7 +223,7 @@ class GroupSource:
             yield (text, idle) if is_known else None
 
     def _state_seconds(self) -> Iterator[Sample]:
-        wall_ms = self._runtime.clock.wall_ms()
+        wall_ms = self._runtime.broker_clock.wall_ms()
         for text, group in self.rows:
             in_state = max(wall_ms - group.state_timestamp_ms, 0)
             yield joined(text, labels(state=group.state.value)), in_state / 1000

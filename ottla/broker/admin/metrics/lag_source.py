@@ -127,7 +127,7 @@ class LagSource:
     ) -> Verdict:
         committed = logged.committed
         lag = ends.lag(committed.offset)
-        wall_ms = self._runtime.clock.wall_ms()
+        wall_ms = self._runtime.broker_clock.wall_ms()
         history.commits.append(CommitSample(wall_ms, committed.offset, lag, committed.commit_timestamp_ms))
         return judge(history.commits, has_members=has_members)
 
@@ -150,7 +150,7 @@ class LagSource:
             self._read(history, offset, replica)
         if history.read_offset != offset or history.written_ms is None:
             return None
-        return max(self._runtime.clock.wall_ms() - history.written_ms, 0)
+        return max(self._runtime.broker_clock.wall_ms() - history.written_ms, 0)
 
     def _read(self, history: _PlaceHistory, offset: int, replica: Partition) -> None:
         """The timestamp of the batch at the offset, in a thread."""

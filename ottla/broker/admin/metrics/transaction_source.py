@@ -71,7 +71,7 @@ class TransactionSource:
 
     def _look_at_partitions(self) -> Iterator[None]:
         late = producers = 0
-        wall_ms, max_timeout_ms = self._runtime.clock.wall_ms(), self._runtime.config.transaction_max_timeout_ms
+        wall_ms, max_timeout_ms = self._runtime.broker_clock.wall_ms(), self._runtime.config.transaction_max_timeout_ms
         for partition in list(self._replicas):
             yield
             known = partition.log.known_producers if partition.is_leader else None
@@ -88,7 +88,7 @@ class TransactionSource:
         return [("", self._producer_ids)]
 
     def _oldest_seconds(self) -> list[Sample]:
-        wall_ms = self._runtime.clock.wall_ms()
+        wall_ms = self._runtime.broker_clock.wall_ms()
         return [(labels(state=state), max(wall_ms - ms, 0) / 1000) for state, ms in self._began_ms.items()]
 
     def _markers_queued(self) -> list[Sample]:

@@ -4,33 +4,42 @@ from pathlib import Path
 
 import pytest
 
-from ottla.testing.snapshots.linked_files import LinkedFileSystem, copy_file
+from ottla.testing.snapshots.kept_files import KeptFiles, copy_file
+from ottla.testing.surroundings.disk_files import DiskFileSystem, DiskState
+
+
+class Files(DiskFileSystem):
+    """Those of a broker whose files snapshots keep."""
+
+    def __init__(self, directory: Path) -> None:
+        self.kept = KeptFiles()
+        super().__init__(DiskState(directory, self.kept.before_change))
 
 
 @pytest.fixture
-def files() -> LinkedFileSystem:
-    return LinkedFileSystem()
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
 
 
-def written(files: LinkedFileSystem, path: Path, content: bytes) -> Path:
+def written(files: Files, path: Path, content: bytes) -> Path:
     file = files.open(path)
     file.writev([content])
     file.close()
     return path
 
 
-def test_kept_file_is_another_name_until_it_changes(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_kept_file_is_another_name_until_it_changes(files: Files, tmp_path: Path) -> None:
     source, kept = written(files, tmp_path / "a", b"sealed"), tmp_path / "kept"
 
-    files.keep(source, kept)
+    files.kept.keep(source, kept)
 
     assert kept.samefile(source)
 
 
-def test_truncation_leaves_kept_bytes_alone(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_truncation_leaves_kept_bytes_alone(files: Files, tmp_path: Path) -> None:
     source, kept = written(files, tmp_path / "a", b"sealed"), tmp_path / "kept"
     open_before = files.open(source)
-    files.keep(source, kept)
+    files.kept.keep(source, kept)
 
     open_before.truncate(2)
     open_before.writev([b"!"])
@@ -38,23 +47,23 @@ def test_truncation_leaves_kept_bytes_alone(files: LinkedFileSystem, tmp_path: P
     assert (source.read_bytes(), kept.read_bytes()) == (b"se!", b"sealed")
 
 
-def test_append_leaves_kept_bytes_alone(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_append_leaves_kept_bytes_alone(files: Files, tmp_path: Path) -> None:
     source, kept = written(files, tmp_path / "a", b"sealed"), tmp_path / "kept"
-    files.keep(source, kept)
+    files.kept.keep(source, kept)
 
     written(files, source, b" and more")
 
     assert (source.read_bytes(), kept.read_bytes()) == (b"sealed and more", b"sealed")
 
 
-def test_names_of_all_snapshots_keep_their_bytes(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_names_of_all_snapshots_keep_their_bytes(files: Files, tmp_path: Path) -> None:
     """Two snapshots, and a log that was made of the second one's copy: each may be changed, one after the other."""
     source = written(files, tmp_path / "a", b"sealed")
     first, second, restored = tmp_path / "first", tmp_path / "second", tmp_path / "restored"
-    files.keep(source, first)
-    files.keep(source, second)
+    files.kept.keep(source, first)
+    files.kept.keep(source, second)
     files.open(source).truncate(1)
-    files.link(second, restored)
+    files.kept.link(second, restored)
 
     files.open(restored).truncate(0)
 
@@ -62,20 +71,20 @@ def test_names_of_all_snapshots_keep_their_bytes(files: LinkedFileSystem, tmp_pa
     assert first.samefile(second)
 
 
-def test_forgotten_file_is_changed_in_place(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_forgotten_file_is_changed_in_place(files: Files, tmp_path: Path) -> None:
     source, kept = written(files, tmp_path / "a", b"sealed"), tmp_path / "kept"
-    files.keep(source, kept)
-    files.forget([kept])
+    files.kept.keep(source, kept)
+    files.kept.forget([kept])
 
     files.open(source).truncate(0)
 
     assert kept.read_bytes() == b""
 
 
-def test_replaced_or_removed_name_leaves_the_kept_file(files: LinkedFileSystem, tmp_path: Path) -> None:
+def test_replaced_or_removed_name_leaves_the_kept_file(files: Files, tmp_path: Path) -> None:
     """As compaction and retention do it."""
     source, kept = written(files, tmp_path / "a", b"sealed"), tmp_path / "kept"
-    files.keep(source, kept)
+    files.kept.keep(source, kept)
 
     files.rename(written(files, tmp_path / "b", b"compacted"), source)
     files.remove(source)

@@ -1,19 +1,18 @@
 """Files of which snapshots have hard links, and the cheapest copy of a file.
 
 A hard link is the same file under another name: what is written to it is written to the snapshot. So a snapshot links
-only segments that are not appended to any more, and this file system keeps the kept ones as they are: before a byte of
-such a file changes, by a truncation, an index that is written again or an append, the snapshot gets a copy of its own.
+only segments that are not appended to any more, and the kept ones stay as they are: before a byte of such a file
+changes, by a truncation, an index that is written again or an append, the snapshot gets a copy of its own. The broker's
+files say when (`LinkedDiskFile`).
 Compaction makes new files, and a deletion removes a name; they leave the kept file alone by themselves.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
-
-from ottla.storage.files import FILE_MODE, Buffer, OsFile, OsFileSystem
 
 FICLONE: Final = 0x40049409
 """linux/fs.h: the target shares the blocks of the source until one of the two changes them."""
@@ -23,14 +22,10 @@ _FileKey = tuple[int, int]
 """Device and inode."""
 
 
-class LinkedFileSystem(OsFileSystem):
+class KeptFiles:
     def __init__(self) -> None:
         # Invariant: every name that a snapshot has for a file, by the file.
         self._kept: dict[_FileKey, set[Path]] = {}
-
-    def open(self, path: Path) -> "LinkedFile":
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return LinkedFile(os.open(path, flags, FILE_MODE), self)
 
     def keep(self, source: Path, kept: Path) -> None:
         """`kept` is another name of the file, whose content stays what it is now. Raises OSError."""
@@ -68,22 +63,6 @@ class LinkedFileSystem(OsFileSystem):
             aside.replace(other)
         del self._kept[_key(os.fstat(fd))]
         self._kept[_key(first.stat())] = names
-
-
-class LinkedFile(OsFile):
-    __slots__ = ("_files",)
-
-    def __init__(self, fd: int, files: LinkedFileSystem) -> None:
-        super().__init__(fd)
-        self._files = files
-
-    def writev(self, buffers: Sequence[Buffer]) -> int:
-        self._files.before_change(self._fd)
-        return super().writev(buffers)
-
-    def truncate(self, size: int) -> None:
-        self._files.before_change(self._fd)
-        super().truncate(size)
 
 
 def copy_file(source: Path, target: Path, size: int) -> None:

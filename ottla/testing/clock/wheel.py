@@ -1,0 +1,99 @@
+"""The timing wheel of broker time: the loop turns it while time runs, a walk runs its timers one by one."""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import cast
+
+from ottla.broker.loop_wheel import NEVER, LoopWheel
+from ottla.broker.runtime import LoopRuntime
+from ottla.testing.clock.timeline import BrokerTimeline, NodeClock
+from ottla.timer.clock import TimerKind
+from ottla.timer.wheel import TimerEntry
+
+
+class DrivenEntry(TimerEntry):
+    """A timer that knows what it is for."""
+
+    __slots__ = ("key", "kind")
+
+    def __init__(self, wheel: "DrivenWheel", action: Callable[[], None], kind: TimerKind, key: Hashable) -> None:
+        super().__init__(wheel, action)
+        self.kind = kind
+        self.key = key
+
+
+class DrivenWheel(LoopWheel):
+    def __init__(
+        self,
+        runtime: LoopRuntime,
+        timeline: BrokerTimeline,
+        clock: NodeClock,
+        before_turn: Callable[["DrivenWheel", int], None],
+    ) -> None:
+        """`before_turn` is called, with the time, before the loop runs timers."""
+        super().__init__(runtime.loop, clock, lambda: runtime.end_event(), runtime.report)
+        self.node_id = runtime.node_id
+        self._timeline = timeline
+        self._before_turn = before_turn
+        self.newly_set: list[DrivenEntry] = []
+        """Of a walk: timers that were set, or moved, since this was emptied last."""
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def schedule(
+        self,
+        deadline_ms: int,
+        action: Callable[[], None],
+        kind: TimerKind = TimerKind.TRANSPORT,
+        key: Hashable = None,
+    ) -> TimerEntry:
+        entry = DrivenEntry(self, action, kind, key)
+        self.reschedule(entry, deadline_ms)
+        return entry
+
+    def reschedule(self, entry: TimerEntry, deadline_ms: int) -> None:
+        super().reschedule(entry, deadline_ms)
+        if self._timeline.is_walking:
+            self.newly_set.append(cast("DrivenEntry", entry))
+
+    def advance(self, now_ms: int) -> None:
+        self._before_turn(self, now_ms)
+        super().advance(now_ms)
+
+    def driven_entries(self) -> Iterator[DrivenEntry]:
+        """All that is pending, in no order."""
+        return cast("Iterator[DrivenEntry]", self.entries())
+
+    def fire(self, entry: DrivenEntry) -> bool:
+        """Runs one timer now, as an event; whether it has come to something, and was not just set again."""
+        entry.cancel()
+        before = len(self.newly_set)
+        try:
+            entry.action()
+        except Exception as error:
+            self._report(error)
+        self._end_event()
+        return entry.key is None or all(each.key != entry.key for each in self.newly_set[before:])
+
+    def drive(self) -> None:
+        """Time has begun to run in another way: the loop calls when the next timer is due by that."""
+        self._disarm()
+        wakeup_ms = self.next_wakeup_ms()
+        if wakeup_ms is not None:
+            self._arm(wakeup_ms)
+
+    def _arm(self, wakeup_ms: int) -> None:
+        if self._stopped or self._is_held:
+            return
+        self._disarm()
+        delay_s = self._timeline.delay_s(wakeup_ms)
+        if delay_s is not None:
+            self._armed_ms = wakeup_ms
+            self._handle = self._loop.call_later(delay_s, self._turn)
+
+    def _disarm(self) -> None:
+        self._armed_ms = NEVER
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

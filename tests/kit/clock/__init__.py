@@ -1,0 +1,1 @@
+"""Broker time of the testing kit."""
