@@ -84,11 +84,9 @@ class Broker:
         listen = None if host is None and port is None else address
         self.listeners = Listeners(config, listen, advertise, name=listener_name)
         self.config, self._data_dir, self._executor = config, data_dir, executor
-        self._clock = clock or SystemClock()
-        self._rng = rng or Random()
+        self._clock, self._rng = clock or SystemClock(), rng or Random()
         self._random_bytes = secrets.token_bytes if rng is None else _repeatable(rng)
         self.log = log or LazyLog()
-        self._executor, self._data_dir = executor, data_dir
         self._files, self.network = files or OsFileSystem(), network or TcpNetwork()
         self._store, self._boot_id = store, boot_id
         self._admin_site, self._new_broker_time = admin_site, new_broker_time

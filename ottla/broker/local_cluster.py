@@ -91,14 +91,9 @@ class LocalCluster:
         if config.listeners or config.advertised_listeners:
             raise ConfigError("listeners are those of one broker: several in a process listen at --listen and onwards")
         self._config, self._data_dir = config, data_dir
-        self._listen_on = {
-            node_id: (host, port + index if port else 0)
-            for index, node_id in enumerate(range(first_node_id, first_node_id + brokers))
-        }
-        self._advertise = {
-            node_id: None if advertise is None else (advertise[0], advertise[1] + index)
-            for index, node_id in enumerate(self._listen_on)
-        }
+        ids = range(first_node_id, first_node_id + brokers)
+        self._listen_on = {each: (host, port + each - first_node_id if port else 0) for each in ids}
+        self._advertise = {each: advertise and (advertise[0], advertise[1] + each - first_node_id) for each in ids}
         self._listener_name = listener_name
         self._log, self._opened = log or LazyLog(), opened
         self._new_dispatcher, self._new_connection = new_dispatcher, new_connection

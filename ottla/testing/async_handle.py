@@ -17,7 +17,7 @@ from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
-from ottla.testing.surroundings.handles import Brokers, KafkaBrokerAsync, KafkaPartitionAsync
+from ottla.testing.surroundings.handles import KafkaBrokerAsync, KafkaBrokers, KafkaPartitionAsync
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
@@ -70,8 +70,8 @@ class KafkaAsync:
         return KafkaWireAsync(self._bed)
 
     @property
-    def brokers(self) -> Brokers[KafkaBrokerAsync]:
-        return Brokers(self._bed, KafkaBrokerAsync)
+    def brokers(self) -> KafkaBrokers[KafkaBrokerAsync]:
+        return KafkaBrokers(self._bed, KafkaBrokerAsync)
 
     @property
     def links(self) -> Links:

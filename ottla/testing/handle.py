@@ -24,7 +24,7 @@ from ottla.testing.clock.handles import BrokerClock
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
-from ottla.testing.surroundings.handles import Brokers, KafkaBroker, KafkaPartition
+from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import (
@@ -71,9 +71,9 @@ class Kafka:
         return self._bed.call(lambda: list(self._bed.hosted.parts()))
 
     @property
-    def brokers(self) -> Brokers[KafkaBroker]:
+    def brokers(self) -> KafkaBrokers[KafkaBroker]:
         """All, by node id: killed, stopped, paused and started again by them (docs/cluster-faults.md)."""
-        return Brokers(self._bed, KafkaBroker)
+        return KafkaBrokers(self._bed, KafkaBroker)
 
     @property
     def links(self) -> Links:

@@ -69,9 +69,8 @@ class Testbed:
             raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
         if deadline <= 0:
             raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
-        self.deadline_s = deadline
-        self.wire = WireRing()
-        self.histories = GroupHistories()
+        self.deadline_s, self._data = deadline, data
+        self.wire, self.histories = WireRing(), GroupHistories()
         self.waits = Waits(lambda: self.clock.hints(of_wait=True))
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
@@ -90,9 +89,7 @@ class Testbed:
         self.steps = FaultSteps(lambda: next(iter(self.hosted.parts().values())).runtime.broker_clock.wall_ms())
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
-        self._topics = dict(topics or {})
-        self._is_audited = audit != "off"
-        self._data = data
+        self._topics, self._is_audited = dict(topics or {}), audit != "off"
         self._loop: BrokerLoop | None = None
         self._scratch: ScratchDirectory | None = None
 

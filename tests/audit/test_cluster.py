@@ -42,9 +42,9 @@ def test_a_leader_that_dies_loses_nothing(cluster: Kafka, acks: str) -> None:
         if number == 15:
             leader = cluster.topic("orders").partitions[0].leader
             assert leader is not None
-            cluster.kill(leader)
+            cluster.brokers[leader].kill()
             cluster.wait_until_leader("orders", 0)
-            cluster.restart(leader)
+            cluster.brokers[leader].restart()
         producer.flush(20 if number != 15 else 0)
     assert producer.flush(30) == 0
     cluster.wait_until_in_sync("orders")

@@ -15,7 +15,7 @@ B = TypeVar("B")
 UNLIMITED: Final = "unlimited"
 
 
-class Brokers(Mapping[int, B], Generic[B]):
+class KafkaBrokers(Mapping[int, B], Generic[B]):
     """By node id, also those that do not run at the moment."""
 
     def __init__(self, bed: "Testbed", made: Callable[["Testbed", int], B]) -> None:

@@ -268,8 +268,8 @@ def survives_eight_days(three: Kafka) -> None:
 
 def test_broker_that_starts_again_has_the_time_of_the_others(three: Kafka) -> None:
     three.clock.freeze(at=datetime(2031, 1, 1, tzinfo=UTC))
-    three.kill(2)
-    three.restart(2)
+    three.brokers[2].kill()
+    three.brokers[2].restart()
     three.create_topic("orders", partitions=3)
     three.wait_until_in_sync("orders")
     three.clock.advance("1d")

@@ -106,8 +106,8 @@ def cluster() -> Iterator[Kafka]:
             yield three
         finally:
             # Without leases they would hand over to each other for long.
-            for node_id in three.node_ids:
-                three.kill(node_id)
+            for each in three.brokers.values():
+                each.kill()
 
 
 def broker() -> Iterator[Kafka]:
