@@ -220,6 +220,77 @@ def test_feature_that_is_not_served_is_501(asker: Asker, row: Any) -> None:
     assert refused.problem == (501, "not-served")
 
 
+def test_time_is_frozen_moved_set_and_real_again(asker: Asker) -> None:
+    frozen = asker.ask("POST", "/v1/clock/freeze", {"at": "2026-11-23T12:00:00+00:00"}).json
+    assert (frozen["now"], frozen["is_frozen"]) == ("2026-11-23T12:00:00.000+00:00", True)
+    assert asker.get("/v1")["clock"] == "moved"
+
+    fired = asker.post("/v1/clock/advance", {"by": "8d", "sessions": "expire"})["fired"]
+
+    assert fired
+    assert {"at", "node", "kind", "what"} == set(fired[0])
+    assert asker.get("/v1/clock")["now"] == "2026-12-01T12:00:00.000+00:00"
+    assert asker.ask("POST", "/v1/clock/resume", {}).json["is_frozen"] is False
+    assert asker.ask("POST", "/v1/clock/set", {"at": "2020-01-01"}).json["now"].startswith("2020-01-01T00:00")
+    asker.post("/v1/reset", {})
+    assert asker.get("/v1/clock")["is_real"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("advance", {"by": "-1s"}, "by"),
+        ("advance", {"by": "soon"}, "by"),
+        ("advance", {"by": "1s", "sessions": "some"}, "sessions"),
+        ("advance", {"by": "1s", "sessions": "expire", "expired": ["a"]}, "expired"),
+        ("freeze", {"at": "noon"}, "at"),
+        ("set", {}, "at"),
+        ("set", {"at": "99999-01-01"}, "at"),
+    ],
+)
+def test_times_that_are_none_are_named(asker: Asker, path: str, body: dict[str, Any], field: str) -> None:
+    refused = asker.ask("POST", f"/v1/clock/{path}", body)
+
+    assert (refused.problem, refused.json["field"]) == ((400, "wrong-value"), field)
+
+
+def test_seed_is_loaded_or_refused_with_the_path(asker: Asker) -> None:
+    seed = {"topics": {"orders": {"partitions": 1, "records": [{"value": "a"}]}}}
+    assert asker.ask("PUT", "/v1/seed", seed).json == {"topics": 1, "records": 1, "groups": 0}
+    assert [each["value"] for each in asker.get("/v1/topics/orders/records")["records"]] == [{"text": "a"}]
+
+    refused = asker.ask("PUT", "/v1/seed", {"topics": {"bills": {"partition": 1}}})
+
+    assert refused.problem == (400, "wrong-value")
+    assert "partition" in refused.json["detail"]
+    assert asker.ask("PUT", "/v1/seed", []).problem == (400, "wrong-value")
+
+
+def test_audit_gives_what_a_program_has_done_wrong(asker: Asker, bed: Testbed) -> None:
+    asker.ask("POST", "/v1/topics", {"name": "orders", "configs": {"max.message.bytes": 100}})
+    assert asker.get("/v1/audit") == {"findings": []}
+    produce(bed, "orders", bytes(1000))
+
+    found = asker.get("/v1/audit")["findings"]
+
+    assert [(each["kind"], each["where"], each["client_id"]) for each in found] == [("P8", "orders-0", "billing")]
+
+
+def test_paused_broker_answers_when_it_goes_on(asker: Asker, bed: Testbed) -> None:
+    assert asker.ask("POST", "/v1/brokers/0/pause", {}).json == {"brokers": [0]}
+    waiting = producing(bed, "orders", b"a")
+    assert asker.ask("POST", "/v1/brokers/0/resume", {}).json == {"brokers": [0]}
+    waiting.join(20)
+    assert [each["value"] for each in asker.get("/v1/topics/orders/records")["records"]] == [{"text": "a"}]
+
+
+def test_leader_moves_only_to_brokers_that_are_there(asker: Asker) -> None:
+    asker.ask("POST", "/v1/topics", {"name": "orders", "partitions": 1})
+    assert asker.ask("POST", "/v1/partitions/orders/0/leader", {"to": 0}).json["partitions"][0]["leader"] == 0
+    assert asker.ask("POST", "/v1/partitions/orders/0/leader", {"to": 7}).problem == (400, "wrong-value")
+    assert asker.ask("POST", "/v1/partitions/orders/9/leader", {"to": 0}).problem == (404, "no-such-partition")
+
+
 def test_a_broker_by_itself_is_not_killed(asker: Asker) -> None:
     assert asker.ask("POST", "/v1/brokers/0/kill", {}).problem == (409, "wrong-state")
     assert asker.ask("POST", "/v1/brokers/7/kill", {}).problem == (404, "no-such-broker")

@@ -83,6 +83,29 @@ class WaitBody:
     within_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockAdvance:
+    by: str
+    """`90s`, `7d`."""
+    sessions: Literal["spare", "expire"] = "spare"
+    """Whether members of groups whose connection is open live on."""
+    expired: Sequence[str] = ()
+    """Member ids and client ids: these do not live on, all others do."""
+    every: bool = False
+    """Periodic jobs run each time that they would have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockMoment:
+    at: str | None = None
+    """`2026-11-23T12:00:00+00:00`; without a zone it is UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderBody:
+    to: int
+
+
 @dataclass(frozen=True, slots=True)
 class NoBody:
     pass
@@ -99,7 +122,8 @@ class About:
     brokers: Sequence[int]
     """Those that run."""
     fault_seed: int
-    clock: Literal["real"]
+    clock: Literal["real", "moved"]
+    """`moved`: it was frozen, set or advanced since the last reset."""
     features: Sequence[str]
     not_served: Sequence[str]
 
@@ -270,7 +294,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Brokers:
+class RunningBrokers:
     brokers: Sequence[int]
     """Those that run now."""
 
@@ -323,3 +347,58 @@ class TestEnd:
     leaks: Sequence[str]
     """Connections that are still open."""
     unused_faults: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDocument:
+    node: int
+    kind: str
+    what: str
+    at: str
+    in_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDocument:
+    now: str
+    is_real: bool
+    is_frozen: bool
+    rate: float
+    pending: Sequence[PendingDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class FiredDocument:
+    at: str
+    node: int
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class FiredList:
+    fired: Sequence[FiredDocument]
+    """In their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingDocument:
+    kind: str
+    """As in docs/audit.md: B of the broker, P of the programs."""
+    what: str
+    where: str
+    client_id: str
+    events: Sequence[str]
+    explained_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditDocument:
+    findings: Sequence[FindingDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedDocument:
+    topics: int
+    records: int
+    groups: int

@@ -7,6 +7,8 @@ from typing import Final
 
 from ottla.broker.admin.http import HttpResponse
 from ottla.broker.logging import LazyLog
+from ottla.testing.control.broker_routes import BROKER_ROWS
+from ottla.testing.control.clock_routes import CLOCK_ROWS
 from ottla.testing.control.documents import About
 from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.fault_routes import FAULT_ROWS
@@ -18,23 +20,14 @@ from ottla.testing.control.wait_routes import WAIT_ROWS
 from ottla.testing.control.world_routes import WORLD_ROWS, about
 from ottla.testing.testbed import Testbed
 
+# Each with what it would do.
 NOT_SERVED_ROWS: Final = (
     Row("PUT", "/v1/snapshots/{name}", "Keep the state of the brokers."),
     Row("POST", "/v1/snapshots/{name}/restore", "Go back to a snapshot."),
-    Row("PUT", "/v1/seed", "Load topics, records, groups and rules."),
-    Row("GET", "/v1/clock", "The time of the brokers."),
-    Row("POST", "/v1/clock/advance", "Move the time of the brokers on."),
-    Row("POST", "/v1/clock/freeze", "Stop the time of the brokers."),
-    Row("POST", "/v1/clock/resume", "Have the time of the brokers go on."),
-    Row("POST", "/v1/clock/set", "Set the time of the brokers."),
-    Row("POST", "/v1/brokers/{node}/pause", "As SIGSTOP."),
-    Row("POST", "/v1/brokers/{node}/resume", "As SIGCONT."),
-    Row("POST", "/v1/partitions/{topic}/{partition}/leader", "Move the leader of a partition."),
     Row("PUT", "/v1/links", "Faults between brokers."),
     Row("PUT", "/v1/disks/{node}", "Faults of a disk."),
     Row("POST", "/v1/wire/start", "Record requests to a file."),
     Row("POST", "/v1/wire/stop", "End the recording."),
-    Row("GET", "/v1/audit", "What was lost, doubled or reordered."),
     Row("GET", "/v1/coverage", "What of the protocol was used."),
 )
 
@@ -46,6 +39,7 @@ def _about(service: ControlService, _call: ControlCall) -> About:
 
 
 def _openapi(_service: ControlService, _call: ControlCall) -> HttpResponse:
+    """Of all rows, those that are not served included."""
     return json_response(openapi_document(ROWS))
 
 
@@ -53,6 +47,8 @@ ROWS: Final = (
     Row("GET", "/v1", "What this is.", _about, answer=About),
     Row("GET", "/v1/openapi.json", "This table, as OpenAPI 3.1.", _openapi, needs_brokers=False),
     *WORLD_ROWS,
+    *BROKER_ROWS,
+    *CLOCK_ROWS,
     *LOG_ROWS,
     *FAULT_ROWS,
     *WAIT_ROWS,

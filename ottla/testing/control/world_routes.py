@@ -1,16 +1,16 @@
 """What concerns all of the brokers, over HTTP: about, reset, brokers, events, the last requests, reports, tests."""
 
-from collections.abc import Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.admin.http import HttpResponse
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.control.documents import (
     About,
-    Brokers,
+    AuditDocument,
     ControlReport,
     Emptied,
+    FindingDocument,
     NoBody,
     ReportSection,
     TestEnd,
@@ -18,7 +18,7 @@ from ottla.testing.control.documents import (
     WireLine,
     WireLines,
 )
-from ottla.testing.control.problems import missing, wrong_value
+from ottla.testing.control.problems import wrong_value
 from ottla.testing.control.router import ControlCall, QueryField, Row, lines_response
 from ottla.testing.control.service import MS_PER_S, ControlService, checked_wait
 from ottla.testing.report import ReportMark, failure_sections
@@ -42,7 +42,7 @@ def about(service: ControlService, features: list[str], not_served: list[str]) -
         cluster_id=hosted.cluster_id,
         brokers=list(hosted.parts()),
         fault_seed=service.faults.seed,
-        clock="real",
+        clock="moved" if service.bed.clock.is_touched else "real",
         features=features,
         not_served=not_served,
     )
@@ -53,34 +53,6 @@ async def _reset(service: ControlService, _call: ControlCall) -> Emptied:
     service.events.add("reset", topics=report.topics, groups=report.groups)
     leaks = [describe_leak(each) for each in report.leaks]
     return Emptied(report.topics, report.groups, leaks, round(report.duration_ms, 2))
-
-
-# Brokers.
-
-
-async def _kill(service: ControlService, call: ControlCall) -> Brokers:
-    return await _with_broker(service, call, "killed", service.bed.hosted.kill)
-
-
-async def _stop(service: ControlService, call: ControlCall) -> Brokers:
-    return await _with_broker(service, call, "stopped", service.bed.hosted.shut_down)
-
-
-async def _restart(service: ControlService, call: ControlCall) -> Brokers:
-    return await _with_broker(service, call, "restarted", service.bed.hosted.restart)
-
-
-async def _with_broker(
-    service: ControlService, call: ControlCall, done: str, act: Callable[[int], Coroutine[Any, Any, None]]
-) -> Brokers:
-    """Raises Problem, NotRunningError, StartError."""
-    hosted, name = service.bed.hosted, call.path["node"]
-    if not (name.isascii() and name.isdecimal() and int(name[:10]) in hosted.node_ids):
-        raise missing("broker", f"there is no broker {name[:60]!r}, only {', '.join(map(str, hosted.node_ids))}")
-    node_id = int(name)
-    await act(node_id)
-    service.events.add(f"broker_{done}", node=node_id)
-    return Brokers(list(hosted.parts()))
 
 
 # What has happened.
@@ -127,6 +99,17 @@ def _error_name(code: int) -> str:
         return str(code)
 
 
+def _audit(service: ControlService, _call: ControlCall) -> AuditDocument:
+    """Since the last reset."""
+    found = service.bed.auditor.findings()
+    return AuditDocument(
+        [
+            FindingDocument(each.kind.name, each.what, each.where, each.client_id, each.events, each.explained_by)
+            for each in found
+        ]
+    )
+
+
 # Tests and their reports.
 
 
@@ -160,12 +143,9 @@ _FULL: Final = (QueryField("full", "1: with more requests.", 0),)
 # fmt: off
 WORLD_ROWS: Final = (
     Row("POST", "/v1/reset", "Empty the brokers.", _reset, NoBody, Emptied, changes=True, needs_brokers=False),
-    Row("POST", "/v1/brokers/{node}/kill", "As kill -9.", _kill, NoBody, Brokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/stop", "Shut a broker down.", _stop, NoBody, Brokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/restart", "Start a broker again.", _restart, NoBody, Brokers, changes=True,
-        needs_brokers=False),
     Row("GET", "/v1/events", "What happens, in lines of JSON.", _events, query=_EVENTS, needs_brokers=False),
     Row("GET", "/v1/wire", "The last requests of clients.", _wire, answer=WireLines, query=_LAST, needs_brokers=False),
+    Row("GET", "/v1/audit", "What was lost, doubled or reordered.", _audit, answer=AuditDocument),
     Row("GET", "/v1/report", "What a failing test shows.", _report, answer=ControlReport, query=_FULL),
     Row("POST", "/v1/tests", "A test begins or ends.", _test, TestMark, TestEnd),
 )
