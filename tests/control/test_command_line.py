@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 from ottla.cli.app import cli
 from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE
@@ -65,6 +66,28 @@ def test_topics_records_groups_and_reset_are_printed(run: Any, bed: Testbed) -> 
     assert run("about")[1].startswith("Ottla ")
     assert run("report", "--json")[0] == 0
     assert run("brokers", "kill", "0")[0] == 1
+
+
+def test_time_is_moved_and_shown(run: Any) -> None:
+    assert run("clock", "freeze", "--at", "2026-11-23T12:00")[1].startswith("2026-11-23T12:00:00.000+00:00 (frozen)\n")
+    assert "AT" in run("clock", "advance", "7d", "--expire")[1]
+    assert json.loads(run("clock", "show", "--json")[1])["now"] == "2026-11-30T12:00:00.000+00:00"
+    assert "(moved)" in run("clock", "resume")[1]
+    assert run("clock", "set", "2020-01-01")[1].startswith("2020-01-01T00:00")
+    assert run("clock", "advance", "soon")[0] == 1
+    run("reset")
+    assert "(real)" in run("clock", "show")[1]
+
+
+def test_audit_is_printed(run: Any, bed: Testbed) -> None:
+    bed.run(bed.writer.create_topic("orders", 1, None, {"max.message.bytes": 100}))
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap})
+    producer.produce("orders", bytes(1000))
+    assert producer.flush(20) == 0
+
+    status, said = run("audit")
+
+    assert (status, said.splitlines()[1].split()[:2]) == (0, ["P8", "orders-0"])
 
 
 def test_where_no_control_is_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

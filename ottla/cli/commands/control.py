@@ -205,16 +205,83 @@ def groups(session: ControlSession) -> None:
 
 
 @control.command("brokers")
-@click.argument("action", type=click.Choice(("kill", "stop", "restart")))
+@click.argument("action", type=click.Choice(("kill", "stop", "restart", "pause", "resume")))
 @click.argument("node", metavar="NODE", type=click.IntRange(min=0))
 @control_options
 def brokers(session: ControlSession, action: str, node: int) -> None:
-    """Kill, stop or restart a broker of several in a process."""
+    """Kill, stop or restart a broker of several in a process, or pause any."""
     answer = session.ask("POST", f"/v1/brokers/{node}/{action}", {})
     if session.output.as_json:
         session.output.json(answer)
     else:
         session.output.say(f"brokers that run: {_words(answer['brokers']) or 'none'}")
+
+
+@control.group("clock", cls=CommandGroup)
+def clock() -> None:
+    """The time that groups, transactions and retention go by (docs/broker-time.md)."""
+
+
+@clock.command("show")
+@control_options
+def show_clock(session: ControlSession) -> None:
+    """Show the time, and the timers that are pending."""
+    _show_clock(session, session.ask("GET", "/v1/clock"))
+
+
+@clock.command("advance")
+@click.argument("by", metavar="DURATION")
+@click.option("--expire", is_flag=True, help="Members of groups end too whose connection is open.")
+@control_options
+def advance_clock(session: ControlSession, by: str, expire: bool) -> None:
+    """Let 90s or 7d pass, and show the timers that ran."""
+    body = {"by": by, "sessions": "expire" if expire else "spare"}
+    answer = session.ask("POST", "/v1/clock/advance", body)
+    columns = ("at", "node", "kind", "what")
+    session.show(answer, columns, [[each[name] for name in columns] for each in answer["fired"]])
+
+
+@clock.command("freeze")
+@click.option("--at", metavar="MOMENT", help="Such as 2026-11-23T12:00:00+00:00; by default where it is.")
+@control_options
+def freeze_clock(session: ControlSession, at: str | None) -> None:
+    """Stop it."""
+    _show_clock(session, session.ask("POST", "/v1/clock/freeze", {"at": at}))
+
+
+@clock.command("resume")
+@control_options
+def resume_clock(session: ControlSession) -> None:
+    """Have it go on."""
+    _show_clock(session, session.ask("POST", "/v1/clock/resume", {}))
+
+
+@clock.command("set")
+@click.argument("at", metavar="MOMENT")
+@control_options
+def set_clock(session: ControlSession, at: str) -> None:
+    """Set the wall clock."""
+    _show_clock(session, session.ask("POST", "/v1/clock/set", {"at": at}))
+
+
+def _show_clock(session: ControlSession, answer: Mapping[str, Any]) -> None:
+    if session.output.as_json:
+        session.output.json(answer)
+        return
+    how = "real" if answer["is_real"] else "frozen" if answer["is_frozen"] else "moved"
+    session.output.say(f"{answer['now']} ({how})")
+    columns = ("node", "kind", "what", "at")
+    session.output.table(columns, [[each[name] for name in columns] for each in answer["pending"]])
+
+
+@control.command("audit")
+@control_options
+def audit(session: ControlSession) -> None:
+    """Show what was lost, doubled or reordered since the last reset (docs/audit.md)."""
+    answer = session.ask("GET", "/v1/audit")
+    columns = ("kind", "where", "what", "explained_by")
+    rows = [[each[name] for name in columns] for each in answer["findings"]]
+    session.show(answer, ("kind", "where", "what", "explained by"), rows)
 
 
 @control.command("report")
