@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.testing.coverage import Coverage, read_baseline
+from tests.audit.suites import ini, run
 
 pytest_plugins = ("pytester",)
 
@@ -31,20 +32,6 @@ def test_rebalances(kafka):
     assert consumer.poll(20).value()
     consumer.close()
 """
-
-
-@pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    ini(pytester)
-    return pytester
-
-
-def ini(suite: pytest.Pytester, *lines: str) -> None:
-    suite.makeini("\n".join(["[pytest]", "asyncio_default_fixture_loop_scope = function", *lines]))
-
-
-def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return suite.runpytest_subprocess("-p", "no:cacheprovider", *arguments, timeout=120)
 
 
 def test_suite_with_a_rebalance_lists_its_transitions(suite: pytest.Pytester) -> None:

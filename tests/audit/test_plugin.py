@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.suites import ini, run
+
 pytest_plugins = ("pytester",)
 
 # A broker whose log is cut behind its back when the client has its answer.
@@ -46,20 +48,6 @@ def test_again(kafka):
         assert consumer.poll(20).value() == b"book"
         consumer.close()
 """
-
-
-@pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    ini(pytester)
-    return pytester
-
-
-def ini(suite: pytest.Pytester, *lines: str) -> None:
-    suite.makeini("\n".join(["[pytest]", "asyncio_default_fixture_loop_scope = function", *lines]))
-
-
-def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return suite.runpytest_subprocess("-p", "no:cacheprovider", *arguments, timeout=120)
 
 
 def test_fault_of_the_broker_fails_the_test(suite: pytest.Pytester) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
+from tests.kit.clusters import Replicated, three_brokers
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +29,17 @@ def bed(shared_bed: Testbed) -> Iterator[Testbed]:
 @pytest.fixture
 def handle(bed: Testbed) -> Kafka:
     return Kafka(bed)
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Testbed]:
+    bed = three_brokers()
+    yield bed
+    bed.stop()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Testbed) -> Iterator[Replicated]:
+    """Three brokers as at first, at the begin and at the end."""
+    yield Replicated(Kafka(shared_cluster))
+    shared_cluster.run(shared_cluster.reset())

@@ -1,7 +1,6 @@
 """Links that are cut, slow or held up, and brokers that are killed, stopped or paused: each once, with what is seen."""
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,24 +8,10 @@ from confluent_kafka import TopicPartition
 
 from ottla.protocol.errors import KafkaError
 from ottla.testing import LinkError
-from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 from ottla.testing.worker import NotRunningError
-from tests.kit.clusters import Replicated, outcome, three_brokers
+from tests.kit.clusters import Replicated, outcome
 from tests.kit.members import consumer, polled
-
-
-@pytest.fixture(scope="module")
-def shared_cluster() -> Iterator[Testbed]:
-    bed = three_brokers()
-    yield bed
-    bed.stop()
-
-
-@pytest.fixture
-def cluster(shared_cluster: Testbed) -> Iterator[Replicated]:
-    yield Replicated(Kafka(shared_cluster))
-    shared_cluster.run(shared_cluster.reset())
 
 
 def protocols(bed: Testbed) -> set[str]:

@@ -1,27 +1,9 @@
 """Clusters that fail as clusters do, by the clients of users: links, slow followers, disks, damaged batches."""
 
-from collections.abc import Iterator
-
-import pytest
 from confluent_kafka import KafkaError
 
-from ottla.testing.handle import Kafka
-from ottla.testing.testbed import Testbed
-from tests.kit.clusters import Replicated, outcome, three_brokers
+from tests.kit.clusters import Replicated, outcome
 from tests.kit.members import consumer, polled, send
-
-
-@pytest.fixture(scope="module")
-def shared_cluster() -> Iterator[Testbed]:
-    bed = three_brokers()
-    yield bed
-    bed.stop()
-
-
-@pytest.fixture
-def cluster(shared_cluster: Testbed) -> Iterator[Replicated]:
-    yield Replicated(Kafka(shared_cluster))
-    shared_cluster.run(shared_cluster.reset())
 
 
 def test_asymmetric_cut_leaves_too_few_replicas(cluster: Replicated) -> None:
