@@ -1,14 +1,18 @@
 """Server properties: parsing, bounds, refusal by name, precedence."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 import ottla
+from ottla.broker.config import tls
 from ottla.broker.config.definitions import SERVER_OPTIONS, SYNONYMS
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ConfigSource, ServerConfig
+from ottla.broker.config.server_admin import ADMIN
+from ottla.broker.config.server_cluster import ETCD
 
 PACKAGE = Path(ottla.__file__).parent
 
@@ -61,12 +65,15 @@ def test_every_option_has_a_reader() -> None:
     behind_topics = {synonym.server_name for synonyms in SYNONYMS.values() for synonym in synonyms}
     # What they ask for is looked at when they are given.
     one_valued = {"ssl.keystore.type", "ssl.truststore.type"}
+    source = inspect.getsource(tls.TlsProperties)
+    read_by_prefix = {value for name, value in vars(tls).items() if isinstance(value, str) and name in source}
+    prefixed = {prefix + name for prefix in (ADMIN, ETCD) for name in read_by_prefix}
     sources = [path for path in PACKAGE.rglob("*.py") if not path.name.startswith("server_")]
     text = "\n".join(path.read_text() for path in sources)
     unread = [
         name
         for name, option in SERVER_OPTIONS.items()
-        if name not in (behind_topics | one_valued)
+        if name not in (behind_topics | one_valued | prefixed)
         and not re.search(rf"(config|server|Options)\.{option.attribute}\b", text)
     ]
     assert unread == []
