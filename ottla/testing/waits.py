@@ -105,13 +105,15 @@ class Waits:
             self._install()
 
     async def wait(self, condition: Condition, within_s: float) -> None:
-        """Raises DeadlineExceeded, and what the condition raises."""
+        """At most so long, times the factor of the environment. Raises DeadlineExceeded, and what the condition
+        raises."""
         if condition.is_met():
             return
         loop = asyncio.get_running_loop()
         waiter = _Waiter(condition, loop.create_future())
         over: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(max(within_s, 0) * deadline_factor(), complete, over, None)
+        waits_s = max(within_s, 0) * deadline_factor()
+        timer = loop.call_later(waits_s, complete, over, None)
         self._waiters[waiter] = None
         self._install()
         try:
@@ -120,7 +122,7 @@ class Waits:
             if not waiter.met.done():
                 why = condition.explain()
                 why = replace(why, hints=(*why.hints, *self._hints()))
-                raise DeadlineExceeded(condition.wanted, within_s, why)
+                raise DeadlineExceeded(condition.wanted, waits_s, why)
             waiter.met.result()
         finally:
             timer.cancel()

@@ -110,8 +110,9 @@ def refusal(*arguments: str) -> Result:
 
 
 def test_damaged_file_is_shown_up_to_the_damage(shop: Path, tmp_path: Path) -> None:
-    content, damaged = shop.read_bytes(), tmp_path / "damaged.owire"
-    damaged.write_bytes(content[: len(content) * 2 // 3])
+    blocks, damaged = [*map(block, records_of(shop))], tmp_path / "damaged.owire"
+    whole, cut_off = b"".join(blocks[: len(blocks) * 2 // 3]), blocks[-1][:-1]
+    damaged.write_bytes(build_header({}) + whole + cut_off)
 
     result = refusal("show", str(damaged))
 
