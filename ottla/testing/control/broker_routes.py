@@ -1,7 +1,7 @@
 """Brokers, leaders of partitions and seeds over HTTP."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.testing.control.documents import LeaderBody, NoBody, RunningBrokers, SeedDocument, TopicDocument
 from ottla.testing.control.problems import missing, wrong_value
@@ -72,10 +72,11 @@ async def _move_leader(service: ControlService, call: ControlCall) -> TopicDocum
 
 
 async def _load(service: ControlService, call: ControlCall) -> SeedDocument:
-    if not isinstance(call.body, dict):
+    seed: object = call.body
+    if not isinstance(seed, dict):
         raise wrong_value("", "expected an object, as in docs/seed.schema.json")
     try:
-        report = await service.bed.load(call.body)
+        report = await service.bed.load(cast("dict[str, Any]", seed))
     except SeedError as error:
         raise wrong_value("", str(error)) from None
     service.events.add("seed", topics=report.topics, records=report.records, groups=report.groups)
