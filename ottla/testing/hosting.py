@@ -26,7 +26,6 @@ from ottla.testing.worker import NotRunningError
 
 LOOPBACK = "127.0.0.1"
 LOG_LINES = 400
-"""The node id of a broker by itself."""
 
 
 class LogLines(TextIOBase):
@@ -205,6 +204,13 @@ class HostedBrokers:
         if self._cluster is not None:
             return {node_id: broker.parts for node_id, broker in self._cluster.brokers.items()}
         return {} if self._one is None else {self._one.node_id: self._one.parts}
+
+    def first(self) -> Parts:
+        """Of a broker that runs. Raises NotRunningError."""
+        running = self.parts()
+        if not running:
+            raise NotRunningError("no broker runs")
+        return next(iter(running.values()))
 
     def informed(self) -> list[Parts]:
         """Of the brokers that hear what the metadata store says: those that run, but are neither cut off nor paused."""

@@ -79,14 +79,14 @@ class Testbed:
         self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around, times)
         self.clock = ClockControl(times, self.hosted.parts, self.wire, self.waits)
         self.reader = BrokerReader(self.hosted, self.wire)
-        self.sources = Sources(self.reader, self.histories, self.wire, self._now_ms)
+        self.sources = Sources(self.reader, self.histories, self.wire, times.timeline.now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
-        self.steps = FaultSteps(lambda: next(iter(self.hosted.parts().values())).runtime.broker_clock.wall_ms())
+        self.steps = FaultSteps(times.timeline.wall_ms)
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics, self._is_audited = dict(topics or {}), audit != "off"
@@ -120,7 +120,7 @@ class Testbed:
         """A client that finds no coordinator asks again, librdkafka after a second: the first test would pay for it."""
         for parts in self.hosted.parts().values():
             parts.group_loader.prepare()
-        await next(iter(self.hosted.parts().values())).auto_topic_creation.coordinator_topic_ensured(CONSUMER_OFFSETS)
+        await self.hosted.first().auto_topic_creation.coordinator_topic_ensured(CONSUMER_OFFSETS)
         await self.waits.wait(coordinators_loaded(self.sources), WITHIN_S)
 
     async def _make_topics(self) -> None:
@@ -206,7 +206,6 @@ class Testbed:
         """Raises SnapshotError, StoreError."""
         report = await self.snapshots.restore(name, await self.open_connections(), members=members)
         self.clock.timeline.forget_latest()
-        self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name
         return report
@@ -230,6 +229,3 @@ class Testbed:
         if coverage is not None:
             parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
         self._around.attach(parts)
-
-    def _now_ms(self) -> int:
-        return next(iter(self.hosted.parts().values())).runtime.broker_clock.now_ms()

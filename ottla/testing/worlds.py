@@ -181,7 +181,7 @@ class WorldKeeper:
 
     async def stored(self) -> list[Entry]:
         """What there is beside topics: ACLs, quotas, users, configs of brokers, features. Raises StoreError."""
-        metadata = next(iter(self._hosted.parts().values())).metadata
+        metadata = self._hosted.first().metadata
         found = await metadata.read("")
         if isinstance(found, Unavailable):
             raise StoreError(found.reason)

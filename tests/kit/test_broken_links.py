@@ -179,6 +179,18 @@ def test_killed_broker_starts_again_later(cluster: Replicated) -> None:
     assert kafka.brokers[cluster.leader].is_running
 
 
+def test_all_brokers_are_killed_and_start_again(cluster: Replicated) -> None:
+    kafka = cluster.kafka
+    for each in kafka.brokers.values():
+        each.kill()
+    assert not any(each.is_running for each in kafka.brokers.values())
+
+    for each in kafka.brokers.values():
+        each.restart()
+
+    kafka.wait_until_in_sync("orders")
+
+
 def test_stopped_broker_hands_over_what_it_leads(cluster: Replicated) -> None:
     kafka = cluster.kafka
     kafka.brokers[cluster.leader].stop()

@@ -215,7 +215,7 @@ class AuditHistory:
     members: Mapping[str, Mapping[str, Client]] = field(default_factory=dict[str, Mapping[str, Client]])
     """By group and member id."""
     shared: set[Client] = field(default_factory=set[Client])
-    """Clients that cannot be told apart: several members have the same client id and address."""
+    """Clients of which several members have the client id and the address."""
     transactional: set[str] = field(default_factory=set[str])
     """Groups whose offsets are committed in transactions, of which nothing is judged."""
     removed: list[Removed] = field(default_factory=list[Removed])

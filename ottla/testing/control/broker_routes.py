@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
-from ottla.testing.control.documents import LeaderBody, NoBody, RunningBrokers, SeedDocument, TopicDocument
+from ottla.testing.control.documents import EmptyBody, LeaderBody, RunningBrokers, SeedDocument, TopicDocument
 from ottla.testing.control.problems import missing, wrong_value
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
@@ -85,12 +85,12 @@ async def _load(service: ControlService, call: ControlCall) -> SeedDocument:
 
 # fmt: off
 BROKER_ROWS: Final = (
-    Row("POST", "/v1/brokers/{node}/kill", "As kill -9.", _kill, NoBody, RunningBrokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/stop", "Shut a broker down.", _stop, NoBody, RunningBrokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/restart", "Start a broker again.", _restart, NoBody, RunningBrokers, changes=True,
-        needs_brokers=False),
-    Row("POST", "/v1/brokers/{node}/pause", "As SIGSTOP.", _pause, NoBody, RunningBrokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/resume", "As SIGCONT.", _resume, NoBody, RunningBrokers, changes=True),
+    Row("POST", "/v1/brokers/{node}/kill", "As kill -9.", _kill, EmptyBody, RunningBrokers, changes=True),
+    Row("POST", "/v1/brokers/{node}/stop", "Shut a broker down.", _stop, EmptyBody, RunningBrokers, changes=True),
+    Row("POST", "/v1/brokers/{node}/restart", "Start a broker again.", _restart, EmptyBody, RunningBrokers,
+        changes=True, needs_brokers=False),
+    Row("POST", "/v1/brokers/{node}/pause", "As SIGSTOP.", _pause, EmptyBody, RunningBrokers, changes=True),
+    Row("POST", "/v1/brokers/{node}/resume", "As SIGCONT.", _resume, EmptyBody, RunningBrokers, changes=True),
     Row("POST", "/v1/partitions/{topic}/{partition}/leader", "Move the leader of a partition.", _move_leader,
         LeaderBody, TopicDocument, changes=True),
     Row("PUT", "/v1/seed", "Load topics, records, groups and rules (docs/seed.schema.json).", _load, Any, SeedDocument,

@@ -9,9 +9,9 @@ from ottla.testing.control.documents import (
     ClockAdvance,
     ClockDocument,
     ClockMoment,
+    EmptyBody,
     FiredDocument,
     FiredList,
-    NoBody,
     PendingDocument,
 )
 from ottla.testing.control.problems import wrong_value
@@ -87,7 +87,7 @@ CLOCK_ROWS: Final = (
         changes=True),
     Row("POST", "/v1/clock/freeze", "Stop it, where it is or at a moment.", _freeze, ClockMoment, ClockDocument,
         changes=True),
-    Row("POST", "/v1/clock/resume", "Have it go on.", _resume, NoBody, ClockDocument, changes=True),
+    Row("POST", "/v1/clock/resume", "Have it go on.", _resume, EmptyBody, ClockDocument, changes=True),
     Row("POST", "/v1/clock/set", "Set the wall clock.", _set, ClockMoment, ClockDocument, changes=True),
 )
 # fmt: on

@@ -107,7 +107,7 @@ class LeaderBody:
 
 
 @dataclass(frozen=True, slots=True)
-class NoBody:
+class EmptyBody:
     pass
 
 

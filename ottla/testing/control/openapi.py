@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from ottla.testing.control.access import JSON
-from ottla.testing.control.documents import NoBody
+from ottla.testing.control.documents import EmptyBody
 from ottla.testing.control.json_values import required, types_of
 from ottla.testing.control.problems import PROBLEM_JSON
 from ottla.testing.control.router import LINES, Row
@@ -66,7 +66,7 @@ def _operation(row: Row, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {"summary": row.summary}
     if parameters:
         operation["parameters"] = parameters
-    if row.body is not NoBody:
+    if row.body is not EmptyBody:
         operation["requestBody"] = {"content": {JSON: {"schema": _schema(row.body, schemas)}}}
     problem = {"content": {PROBLEM_JSON: {"schema": _reference("Problem")}}}
     if row.handler is None:

@@ -11,7 +11,7 @@ from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.protocol.errors import KafkaError
 from ottla.testing.control.access import JSON, WITH_BODY
-from ottla.testing.control.documents import NoBody
+from ottla.testing.control.documents import EmptyBody
 from ottla.testing.control.json_values import INT64_MAX, from_json, parse_json, to_json
 from ottla.testing.control.problems import Problem, problem_of, wrong_state, wrong_value
 from ottla.testing.control.service import ControlService
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     summary: str
     handler: Handler | None = None
     """None: not served yet."""
-    body: Any = NoBody
+    body: Any = EmptyBody
     answer: Any = None
     query: tuple[QueryField, ...] = ()
     status: int = 200

@@ -10,8 +10,8 @@ from ottla.testing.control.documents import (
     AuditDocument,
     ControlReport,
     Emptied,
+    EmptyBody,
     FindingDocument,
-    NoBody,
     ReportSection,
     TestEnd,
     TestMark,
@@ -142,7 +142,7 @@ _LAST: Final = (QueryField("last", "How many.", 40),)
 _FULL: Final = (QueryField("full", "1: with more requests.", 0),)
 # fmt: off
 WORLD_ROWS: Final = (
-    Row("POST", "/v1/reset", "Empty the brokers.", _reset, NoBody, Emptied, changes=True, needs_brokers=False),
+    Row("POST", "/v1/reset", "Empty the brokers.", _reset, EmptyBody, Emptied, changes=True, needs_brokers=False),
     Row("GET", "/v1/events", "What happens, in lines of JSON.", _events, query=_EVENTS, needs_brokers=False),
     Row("GET", "/v1/wire", "The last requests of clients.", _wire, answer=WireLines, query=_LAST, needs_brokers=False),
     Row("GET", "/v1/audit", "What was lost, doubled or reordered.", _audit, answer=AuditDocument),

@@ -119,7 +119,7 @@ class SeedLoader:
     # Administration.
 
     async def _create_users(self, given: Mapping[str, Any]) -> None:
-        parts = self._parts()
+        parts = self._hosted.first()
         wanted = [_upsertion(parts, name, each) for name, each in given.items()]
         if wanted:
             with _at("users"):
@@ -132,9 +132,9 @@ class SeedLoader:
             with _at(f"acls[{index}]"):
                 wanted.append(_acl(each))
         if wanted:
-            if not self._parts().runtime.config.authorizer_class_name:
+            if not self._hosted.first().runtime.config.authorizer_class_name:
                 raise SeedError("acls: no authorizer is configured: set authorizer.class.name")
-            for index, error in enumerate(await self._parts().acls.create(wanted)):
+            for index, error in enumerate(await self._hosted.first().acls.create(wanted)):
                 if error is not None:
                     raise SeedError(f"acls[{index}]: {error}")
 
@@ -142,12 +142,9 @@ class SeedLoader:
         wanted = [_quota(each) for each in given]
         if wanted:
             with _at("quotas"):
-                for error in await self._parts().client_quotas.alter(wanted, validate_only=False):
+                for error in await self._hosted.first().client_quotas.alter(wanted, validate_only=False):
                     if error is not None:
                         raise error
-
-    def _parts(self) -> Parts:
-        return next(iter(self._hosted.parts().values()))
 
 
 def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:

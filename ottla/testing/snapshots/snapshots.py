@@ -237,7 +237,7 @@ class Snapshots:
                 f"a snapshot is of one broker, and here are {self._hosted.count}, whose replicas would have to be "
                 "restored together: use reset(), and load the seed again"
             )
-        return next(iter(self._hosted.parts().values()))
+        return self._hosted.first()
 
 
 def _producers(parts: Parts, copies: dict[TopicPartition, LogCopy]) -> frozenset[int]:

@@ -6,6 +6,7 @@ it is whole. Bytes that are no frames pass as they are: the broker closes such a
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ BODY_FROM: Final = 12
 SECRET_CONFIGS: Final = ("password", "jaas.config", "secret", "keystore.key", "credential")
 
 
-class FrameFilter:
+class FrameFilter(ABC):
     """The bytes of one direction of a connection. Its two kinds say what a frame is replaced by."""
 
     def __init__(self) -> None:
@@ -52,9 +53,9 @@ class FrameFilter:
             return BLANK * hidden + (self.add(data[hidden:]) if hidden < len(data) else b"")
         return data if self._passes(data) else self._added(data)
 
+    @abstractmethod
     def _passes(self, data: bytes) -> bool:
         """Whether it consists of frames without secrets, up to a whole one or into one: as nearly always."""
-        raise NotImplementedError
 
     def _added(self, data: bytes) -> bytes:
         if self._is_other or (not self._kept and len(data) <= self._skip):
@@ -97,15 +98,17 @@ class FrameFilter:
         kept, self._kept = self._kept, b""
         return kept[:BODY_FROM] + BLANK * len(kept[BODY_FROM:])
 
+    @abstractmethod
     def _frame_size(self, data: bytes, position: int) -> int | None:
         """With its size field; None while that has not come, -1 where this is no frame."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _has_secret(self, data: bytes, position: int) -> bool:
-        raise NotImplementedError
+        """Of a whole frame's head, which is there."""
 
+    @abstractmethod
     def _blanked(self, frame: bytes) -> bytes:
-        raise NotImplementedError
+        """Of the same length. `frame` is whole."""
 
 
 class RequestFilter(FrameFilter):
