@@ -14,6 +14,7 @@ from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 from tests.audit.workload import Client, produce, records
 from tests.kit.members import consumer, polled, send
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +74,13 @@ async def test_an_answer_cut_off_doubles_without_idempotence(
     assert kinds(handle.audit()) == found
 
 
-def hang_up(client: Client, request: Any) -> None:
-    """The client resets its connection when the answer is on its way."""
+GONE_WITHIN_S = 20
+
+
+def hang_up(handle: Kafka, client: Client, request: Any) -> None:
+    """The client resets its connection when the answer is on its way; the broker has heard of it."""
     client.send_and_hang_up(request)
-    time.sleep(0.05)
+    wait_for(lambda: not handle.connections, GONE_WITHIN_S, "the broker has not seen the connection go")
 
 
 @pytest.mark.parametrize("is_seeded", [False, True])
@@ -87,7 +91,7 @@ def test_an_answer_that_was_built_is_in_doubt(monkeypatch: pytest.MonkeyPatch, h
     handle.create_topic("orders", 1)
     batch = records([b"book"])
     client = Client(handle.bootstrap, "plain")
-    hang_up(client, produce("orders", 0, bytes(batch)))
+    hang_up(handle, client, produce("orders", 0, bytes(batch)))
     client.call(produce("orders", 0, bytes(batch)))
 
     assert len(handle.records("orders")) == 2

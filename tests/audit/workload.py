@@ -6,6 +6,7 @@ and commit; and what deletes records: DeleteRecords, compaction, retention, dele
 """
 
 import random
+import select
 import socket
 import struct
 import time
@@ -55,6 +56,7 @@ VERSIONS = {
     "OffsetCommitRequest": 8,
 }
 READ_COMMITTED = 1
+ANSWERED_WITHIN_S = 10
 TRIES = 40
 TXN = 1
 
@@ -85,7 +87,7 @@ class Client:
         frame = RequestFramer(type(request), VERSIONS[type(request).__name__], self._client_id).build(request, 1)
         opened = self._open()
         opened.sendall(frame)
-        time.sleep(0.002)
+        select.select([opened], [], [], ANSWERED_WITHIN_S)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 

@@ -5,7 +5,6 @@ import re
 import select
 import socket
 import threading
-import time
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +13,7 @@ from ottla.testing.control.listener import CONNECTIONS_MAX, LIMITS, ControlListe
 from ottla.testing.control.service import WAITING_MAX
 from ottla.testing.testbed import Testbed
 from tests.control.asking import TOKEN, Asker
+from tests.waiting import wait_for
 
 REQUEST = f"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 # How long a test waits for what has to come.
@@ -47,10 +47,7 @@ def waiting(bed: Testbed, control: ControlListener) -> int:
 
 
 def wait_until_waiting(bed: Testbed, control: ControlListener, count: int) -> None:
-    deadline = time.monotonic() + WAITED_S
-    while waiting(bed, control) != count:
-        assert time.monotonic() < deadline, f"{waiting(bed, control)} wait, {count} should"
-        time.sleep(0.01)
+    wait_for(lambda: waiting(bed, control) == count, WAITED_S, lambda: f"{waiting(bed, control)} wait, {count} should")
 
 
 @pytest.mark.parametrize(("headers", "problem"), STRANGERS)
@@ -155,8 +152,7 @@ def test_connections_beyond_sixty_four_are_answered_503(asker: Asker, bed: Testb
         one_more.sendall(REQUEST)
         status, body = received(one_more)
     idle.pop().close()
-    while bed.call(lambda: len(control._served)) == CONNECTIONS_MAX:
-        time.sleep(0.01)
+    wait_for(lambda: bed.call(lambda: len(control._served)) < CONNECTIONS_MAX, WAITED_S, "no connection is closed")
 
     assert (status, json.loads(body)["type"]) == (503, "urn:ottla:problem:too-many-connections")
     assert asker.get("/v1/topics") == {"topics": []}

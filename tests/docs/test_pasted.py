@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -282,8 +281,6 @@ def test_commands_of_the_control_page_print_what_it_shows(tmp_path: Path) -> Non
     arguments = ["--testing", "--control", "127.0.0.1:0", "--control-file", str(file)]
 
     with ServedBroker(tmp_path / "data", arguments=arguments) as broker:
-        while not file.exists():
-            time.sleep(0.01)
         printed = paste(commands, broker.bootstrap, tmp_path)
 
     produced = [line for line in printed.splitlines() if not line.startswith("produced 1 record")]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import stat
 import threading
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ from ottla.testing.wire_capture.exchanges import NotKafka, Opened
 from ottla.testing.wire_capture.file_format import PAYLOAD_BYTES_MAX, CaptureError, CaptureFile, RecordKind
 from ottla.testing.wire_capture.recording import CaptureWarning
 from tests.kit.members import consumer, polled, send
+from tests.waiting import wait_for
 from tests.wire.captures import apis_in, connections_of, exchanges_in, records_of, said_in, stream
+
+BEGUN_WITHIN_S = 20
 
 
 async def talk(kafka: Kafka, *pieces: bytes) -> bytes:
@@ -30,7 +34,6 @@ async def talk(kafka: Kafka, *pieces: bytes) -> bytes:
     for piece in pieces:
         writer.write(piece)
         await writer.drain()
-        await asyncio.sleep(0.01)
     writer.write_eof()
     received = await reader.read()
     writer.close()
@@ -114,7 +117,10 @@ async def test_frame_that_has_begun_is_whole_in_the_capture(kafka: Kafka, tmp_pa
     host, _, port = kafka.bootstrap.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(API_VERSIONS[:10])
-    await asyncio.sleep(0.05)
+    has_begun = partial(
+        kafka._bed.call, lambda: any(each._kept for each in kafka._bed.hosted.first().server.connections)
+    )
+    await asyncio.to_thread(wait_for, has_begun, BEGUN_WITHIN_S, "the broker has not read the begin of the frame")
 
     with kafka.wire.record(tmp_path / "a.owire") as capture:
         writer.write(API_VERSIONS[10:])

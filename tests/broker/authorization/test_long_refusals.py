@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from ottla.broker.authorization.access import DECISIONS_MAX, Access
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
+from ottla.broker.loop_wheel import SystemClock
 from ottla.protocol.messages import alter_configs, describe_producers, incremental_alter_configs
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -166,14 +167,17 @@ async def test_refusals_are_made_in_another_step_than_decisions(
     assert decided < min(refused)
 
 
-async def test_all_refusals_of_a_request_are_counted_in_the_log(world: Secured, log: RecordingLog) -> None:
+async def test_all_refusals_of_a_request_are_counted_in_the_log(
+    world: Secured, log: RecordingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice = await world.client("alice")
 
     await alice.ask(list_offsets(NAMES), 5)
     lines = [fields for event, fields in log.events if event == "authorization"]
     assert [line["resource"] for line in lines] == [f"TOPIC:LITERAL:{name}" for name in NAMES[:REFUSALS_PER_SECOND]]
 
-    await asyncio.sleep(1)
+    now_ms = SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda clock: now_ms(clock) + 1000)
     await alice.ask(list_offsets(NAMES[:1]), 5)
     (left_out,) = [fields["denied"] for event, fields in log.events if event == "authorizations not logged"]
     assert left_out == len(NAMES) - REFUSALS_PER_SECOND
