@@ -7,11 +7,8 @@ Each request names 10,000 topics, and no ACL allows one of them.
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.figure import NO_BASELINE, Figure
-from benchmarks.long_requests import NAMED, RECORDS, Long
-from benchmarks.raw_client import RawClient
-from benchmarks.steps import AT_MOST_MS, ROUNDS, Steps, call, in_broker
-from ottla.broker.broker import Broker
+from benchmarks.figure import Figure
+from benchmarks.long_requests import NAMED, RECORDS, Long, longest_steps
 from ottla.broker.config.server_security import STANDARD_AUTHORIZER
 from ottla.protocol.messages import incremental_alter_configs as incremental
 from ottla.protocol.messages.create_partitions import (
@@ -127,34 +124,4 @@ REQUESTS = {
 
 
 def figures() -> list[Figure]:
-    rounds = [_round() for _ in range(ROUNDS)]
-    return [
-        Figure(
-            f"longest loop step for {name} of {NAMED:,} topics that are denied, processor",
-            NO_BASELINE,
-            "ms",
-            [(each[name].processor_ms, 1.0) for each in rounds],
-            at_most=AT_MOST_MS,
-        )
-        for name in REQUESTS
-    ]
-
-
-def _round() -> dict[str, Steps]:
-    found: dict[str, Steps] = {}
-
-    async def story(broker: Broker, _steps: Steps) -> None:
-        for name, long in REQUESTS.items():
-            steps = found[name] = Steps()
-            # The first request compiles the codecs.
-            await call(broker, lambda client, long=long: _ask(client, long, 1))
-            with steps.of_loop():
-                await call(broker, lambda client, long=long: _ask(client, long, NAMED))
-
-    in_broker(story, SECURED)
-    return found
-
-
-def _ask(client: RawClient, long: Long, count: int) -> None:
-    response = client.call(long.request(count), long.response, long.version)
-    assert isinstance(response, long.response)
+    return longest_steps(REQUESTS, f"of {NAMED:,} topics that are denied", SECURED)

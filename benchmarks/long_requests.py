@@ -3,7 +3,7 @@
 Each request names 10,000 partitions of one topic that has them, or as many topics that do not exist.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.figure import NO_BASELINE, Figure
@@ -119,33 +119,48 @@ REQUESTS = {
 
 
 def figures() -> list[Figure]:
-    rounds = [_round() for _ in range(ROUNDS)]
+    return longest_steps(
+        REQUESTS, f"about {NAMED:,}", begin=(_make_topic, lambda client: find_coordinator(client, GROUP))
+    )
+
+
+def longest_steps(
+    requests: Mapping[str, Long],
+    about: str,
+    settings: dict[str, str] | None = None,
+    *,
+    begin: Sequence[Callable[[RawClient], object]] = (),
+) -> list[Figure]:
+    """One of each request. `begin`: what a client does before the first."""
+    rounds = [_round(requests, settings, begin) for _ in range(ROUNDS)]
     return [
         Figure(
-            f"longest loop step for {name} about {NAMED:,}, processor",
+            f"longest loop step for {name} {about}, processor",
             NO_BASELINE,
             "ms",
             [(each[name].processor_ms, 1.0) for each in rounds],
             at_most=AT_MOST_MS,
         )
-        for name in REQUESTS
+        for name in requests
     ]
 
 
-def _round() -> dict[str, Steps]:
+def _round(
+    requests: Mapping[str, Long], settings: dict[str, str] | None, begin: Sequence[Callable[[RawClient], object]]
+) -> dict[str, Steps]:
     found: dict[str, Steps] = {}
 
     async def story(broker: Broker, _steps: Steps) -> None:
-        await call(broker, _make_topic)
-        await call(broker, lambda client: find_coordinator(client, GROUP))
-        for name, long in REQUESTS.items():
+        for each in begin:
+            await call(broker, each)
+        for name, long in requests.items():
             steps = found[name] = Steps()
             # The first request compiles the codecs.
             await call(broker, lambda client, long=long: _ask(client, long, 1))
             with steps.of_loop():
                 await call(broker, lambda client, long=long: _ask(client, long, NAMED))
 
-    in_broker(story)
+    in_broker(story, settings)
     return found
 
 
