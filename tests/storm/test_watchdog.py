@@ -7,22 +7,28 @@ import threading
 
 from tests.storm.clients.watchdog import HANGS, Watchdog
 
+# Its main thread hangs in C, where no handler of a signal runs.
 PROGRAM = """
-import os, signal, sys, threading
-from tests.storm.clients.watchdog import Watchdog, begin_again
+import ctypes, os, sys, threading
+from tests.storm.clients.watchdog import Watchdog, begin_again, stopping_at_sigterm
 
-stopping = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+stopping = stopping_at_sigterm()
 if "began" in os.environ:
     print("again", flush=True)
     stopping.wait()
     sys.exit(3)
 os.environ["began"] = "1"
-if sys.argv[1] == "stopping":
-    stopping.set()
-Watchdog(0.01, lambda: begin_again("client", stopping)).alive()
-threading.Event().wait()
+print("hangs", flush=True)
+
+def on_hang():
+    if sys.argv[1] == "stopped":
+        stopping.wait()
+    begin_again("client")
+
+Watchdog(0.01, on_hang).alive()
+mutex = ctypes.create_string_buffer(64)
+while True:
+    ctypes.CDLL(None).pthread_mutex_lock(mutex)
 """
 
 
@@ -35,7 +41,7 @@ def start(argument: str) -> subprocess.Popen[str]:
 def test_client_that_hangs_begins_again_and_can_be_stopped() -> None:
     process = start("running")
     assert process.stdout is not None
-    assert process.stdout.readline() == "again\n"
+    assert [process.stdout.readline(), process.stdout.readline()] == ["hangs\n", "again\n"]
 
     process.send_signal(signal.SIGTERM)
 
@@ -44,9 +50,14 @@ def test_client_that_hangs_begins_again_and_can_be_stopped() -> None:
     assert HANGS in errors
 
 
-def test_client_that_hangs_at_its_end_ends() -> None:
-    _, errors = (process := start("stopping")).communicate()
+def test_client_that_is_stopped_while_it_hangs_ends() -> None:
+    process = start("stopped")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "hangs\n"
 
+    process.send_signal(signal.SIGTERM)
+
+    _, errors = process.communicate()
     assert process.returncode == 0
     assert HANGS not in errors
 

@@ -3,12 +3,11 @@
 import argparse
 import importlib
 import logging
-import signal
-import threading
 from pathlib import Path
 
 from tests.histories.files import HistoryFile
 from tests.storm.clients.client import ENDLESS_MS, Client
+from tests.storm.clients.watchdog import stopping_at_sigterm
 
 KINDS = (
     "aiokafka_member",
@@ -31,9 +30,7 @@ def main() -> None:
     parser.add_argument("--delivery-timeout-ms", type=int, default=ENDLESS_MS)
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    stopping = stopping_at_sigterm()
     with HistoryFile(options.history) as history:
         client = Client(
             options.name,

@@ -47,7 +47,7 @@ class _Transformer:
         self._chance = random.Random(client.name)
         # Names of transactions: no two programs have one in common.
         self._names = (f"{client.name}.{time.time_ns()}/{number}" for number in itertools.count())
-        self._watchdog = Watchdog(HANGS_AFTER_S, partial(begin_again, client.name, client.stopping))
+        self._watchdog = Watchdog(HANGS_AFTER_S, partial(begin_again, client.name))
         self._has_rebalanced = False
         self._replaced: tuple[Producer, str] | None = None
         self._consumer = Consumer(

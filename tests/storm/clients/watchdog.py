@@ -12,9 +12,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 HANGS = "hangs and begins again"
+LOOK_EVERY_S = 0.05
 
 
 class Watchdog:
@@ -36,12 +38,31 @@ class Watchdog:
             self._timer.cancel()
 
 
-def begin_again(name: str, stopping: threading.Event) -> None:
+def stopping_at_sigterm() -> threading.Event:
+    """Call before there are other threads: all are to have the signal blocked.
+
+    It stays pending, so that a program that takes this one's place finds it too. A handler would run in the main thread
+    alone, and never in one that hangs."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    stopping = threading.Event()
+    threading.Thread(target=_look_out, args=(stopping,), daemon=True).start()
+    return stopping
+
+
+def begin_again(name: str) -> None:
     """Does not return. A client that was to stop has nothing left to do."""
     faulthandler.dump_traceback()
-    if stopping.is_set():
+    if _is_to_stop():
         os._exit(0)
     logging.getLogger(name).warning(HANGS)
-    # Until the new program can take it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.execv(sys.executable, sys.orig_argv)
+
+
+def _look_out(stopping: threading.Event) -> None:
+    while not _is_to_stop():
+        time.sleep(LOOK_EVERY_S)
+    stopping.set()
+
+
+def _is_to_stop() -> bool:
+    return signal.SIGTERM in signal.sigpending()
