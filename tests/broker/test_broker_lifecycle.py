@@ -249,6 +249,24 @@ def test_session_is_awaited_again_when_the_store_was_away(cluster: Cluster) -> N
     cluster.run(story())
 
 
+def test_session_is_awaited_that_the_store_has_prolonged(cluster: Cluster) -> None:
+    """As etcd does when it elects a leader. Found by storm 436433: the broker gave up a second too early."""
+
+    async def story() -> None:
+        (first,) = await cluster.started(1)
+        again = cluster.boot(1, host="elsewhere")
+        await asyncio.sleep(3 * SESSION_MS / 1000)
+        assert not again.started.done()
+        cluster.kill(first)
+
+        await again.started
+
+        assert again.state is BrokerState.ACTIVE
+        await cluster.stop(again)
+
+    cluster.run(story())
+
+
 def test_broker_that_has_not_joined_serves_no_client(cluster: Cluster) -> None:
     async def story() -> None:
         node = cluster.boot(1)

@@ -46,7 +46,8 @@ class ClusterOptions:
     initial_broker_registration_timeout_ms = integer(
         "initial.broker.registration.timeout.ms",
         60000,
-        "How long a starting broker tries to reach its metadata store, in milliseconds.",
+        "How long a starting broker tries to reach its metadata store, and waits for the end of the session of another "
+        "process with its id, in milliseconds. For that it waits as long as a session lasts, at least.",
         at_least=0,
     )
     controlled_shutdown_enable = boolean(

@@ -152,8 +152,9 @@ class BrokerRegistration:
     async def _register(self, store_timeout_ms: int | None) -> None:
         """None: without end, for a broker that is serving."""
         for_answers = RetryDeadline(self._runtime.clock, store_timeout_ms)
+        # A store that changes its own leader gives each session its whole time again, more than once perhaps.
         session_ms = self._runtime.config.broker_session_timeout_ms + SESSION_MARGIN_MS
-        end_ms = None if store_timeout_ms is None else session_ms
+        end_ms = None if store_timeout_ms is None else max(session_ms, store_timeout_ms)
         for_its_end = RetryDeadline(self._runtime.clock, end_ms)
         is_logged = False
         while True:
