@@ -313,7 +313,7 @@ class Parts:
         from ottla.broker.authorization.guard import AuthorizationGuard
 
         super_users = parse_super_users(self.runtime.config.super_users)
-        return AuthorizationGuard(Authorization(self.runtime, lambda: self.metadata.image, super_users)).guarded
+        return AuthorizationGuard(Authorization(self.runtime, self.metadata, super_users)).guarded
 
     def _make_quotas(self) -> "ClientQuotaEnforcer":
         """Imported here: a broker without quotas starts without it."""

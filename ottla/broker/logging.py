@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 import zlib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from copy import copy
 from typing import Any, TextIO, cast
@@ -158,8 +158,8 @@ class LogLevels:
 
     def __init__(self, root: int) -> None:
         self.logs: list[LazyLog] = []
-        self.changes = 0
-        """How often they have changed: for those who keep what follows from them."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called when they have changed, for those who keep what follows from them."""
         self._at_start = root
         self._levels: dict[str, int] = {ROOT: root}
 
@@ -175,9 +175,10 @@ class LogLevels:
             self._levels[ROOT] = self._at_start
         else:
             self._levels.pop(name, None)
-        self.changes += 1
         for log in self.logs:
             log.level_changed()
+        for changed in self.on_change:
+            changed()
 
     def reset(self) -> None:
         """As they were at the start."""

@@ -4,8 +4,9 @@ An `Access` belongs to one request; decisions are shared by all requests of one 
 change. An ACL that changes is in force with the next request; requests that wait are not checked again.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.authorization.decision_log import DecisionLog
 from ottla.broker.authorization.refusals import refuse_targets
@@ -31,19 +32,26 @@ _SOME_NAME = "*"
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("authorizer", "decisions", "who")
+    __slots__ = ("allowed", "authorizer", "decisions", "logs_allowed", "who")
 
-    def __init__(self, authorizer: Authorizer, principal: Principal, host: str) -> None:
+    def __init__(self, authorizer: Authorizer, principal: Principal, host: str, *, logs_allowed: bool) -> None:
+        """`logs_allowed`: whether what is allowed gets a line in the log too."""
         self.who = principal, normal_host(host) or host
         self.authorizer = authorizer
+        self.logs_allowed = logs_allowed
         self.decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
+        self.allowed: defaultdict[tuple[AclOperation, ResourceType], set[str]] = defaultdict(set)
+        """Names that are known to be allowed, of which nothing is to be logged."""
 
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         """What is not among `decisions`, where it is kept."""
         decision = self.authorizer.decide(*self.who, operation, resource_type, name)
         if len(self.decisions) >= DECISIONS_MAX:
             self.decisions.clear()
+            self.allowed.clear()
         self.decisions[operation, resource_type, name] = decision
+        if decision.is_allowed and not self.logs_allowed:
+            self.allowed[operation, resource_type].add(name)
         return decision
 
     def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
@@ -51,25 +59,19 @@ class View:
 
 
 class Access:
-    """Of one request: what its sender may do, and what is to be added to its response about what it may not."""
+    """Of one request: what its sender may do, and what is to be added to its response about what it may not.
 
-    __slots__ = ("_config", "_log", "amendments", "api", "closes_with", "image", "logs_allowed", "view")
+    One that has been answered serves the next request of its connection too, while all it was made from is the same."""
+
+    __slots__ = ("_config", "_log", "amendments", "api", "closes_with", "image", "principal", "view")
 
     def __init__(
-        self,
-        view: View,
-        image: MetadataImage,
-        api: str,
-        log: DecisionLog,
-        config: ServerConfig,
-        *,
-        logs_allowed: bool,
+        self, view: View, principal: Principal, image: MetadataImage, api: str, log: DecisionLog, config: ServerConfig
     ) -> None:
-        """`logs_allowed`: whether what is allowed gets a line in the log too."""
         self.view = view
+        self.principal = principal
         self.image = image
         self.api = api
-        self.logs_allowed = logs_allowed
         self._log = log
         self._config = config
         self.closes_with: str | None = None
@@ -89,6 +91,8 @@ class Access:
     ) -> bool:
         """`is_logged`: a refusal refuses something that was asked for, and does not only leave something out."""
         view = self.view
+        if name in view.allowed[operation, resource_type]:
+            return True
         decision = view.decisions.get((operation, resource_type, name))
         if decision is None:
             try:
@@ -96,7 +100,7 @@ class Access:
             except Exception:
                 self._log.failed(view.who[0], operation, resource_type, name)
                 decision = _FAILED
-        if is_logged and (self.logs_allowed or not decision.is_allowed):
+        if is_logged and (view.logs_allowed or not decision.is_allowed):
             self._log.decided(view.who, decision, operation, resource_type, name, self.api)
         return decision.is_allowed
 
@@ -121,24 +125,18 @@ class Access:
         )
 
     def denied_names(
-        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool = True
+        self, operation: AclOperation, resource_type: ResourceType, names: Collection[str], *, is_logged: bool = True
     ) -> set[str]:
         """Each name is asked about once."""
-        names, decisions = dict.fromkeys(names), self.view.decisions
-        if not self.logs_allowed:
-            # Mostly all are allowed, and it is known.
-            for name in names:
-                decision = decisions.get((operation, resource_type, name))
-                if decision is None or not decision.is_allowed:
-                    break
-            else:
-                return set()
+        if self.view.allowed[operation, resource_type].issuperset(names):
+            return set()
+        names = dict.fromkeys(names)
         if len(names) > DECISIONS_MAX:
             return self._denied_of_many(operation, resource_type, names, is_logged=is_logged)
         return {name for name in names if not self.allows(operation, resource_type, name, is_logged=is_logged)}
 
     def _denied_of_many(
-        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, is_logged: bool
+        self, operation: AclOperation, resource_type: ResourceType, names: Collection[str], *, is_logged: bool
     ) -> set[str]:
         """The same for more names than there are decisions kept: in one loop, and none of them is."""
         decide, who = self.view.authorizer.decide, self.view.who
@@ -151,7 +149,7 @@ class Access:
                 decision = _FAILED
             if not decision.is_allowed:
                 refused.append((name, decision))
-            elif self.logs_allowed and is_logged:
+            elif self.view.logs_allowed and is_logged:
                 self._log.decided(who, decision, operation, resource_type, name, self.api)
         if refused and is_logged:
             self._log.denied(who, refused, operation, resource_type, self.api)
@@ -161,7 +159,7 @@ class Access:
         self, operation: AclOperation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]
     ) -> list[T]:
         """Takes out of `items` those whose resource is denied, and gives them."""
-        denied = self.denied_names(operation, resource_type, map(name, items))
+        denied = self.denied_names(operation, resource_type, [*map(name, items)])
         if not denied:
             return []
         refused = [item for item in items if name(item) in denied]
@@ -207,45 +205,38 @@ class Access:
         self.amend(lambda response: refuse_targets(response, denied))
 
 
+class MetadataCache(Protocol):
+    image: MetadataImage
+
+
 class Authorization:
     """The authorizer of a broker: the ACLs of its image, its super users, its default."""
 
-    def __init__(self, runtime: Runtime, image: Callable[[], MetadataImage], super_users: frozenset[Principal]) -> None:
+    def __init__(self, runtime: Runtime, metadata: MetadataCache, super_users: frozenset[Principal]) -> None:
         self.runtime = runtime
+        self.metadata = metadata
         self._config = runtime.config
-        self._image = image
         self._super_users = super_users
         self._log = DecisionLog(runtime)
-        self._levels = runtime.log.levels
-        self._level_changes = self._levels.changes
-        self._logs_allowed = self._log.has_allowed
-        self._authorizer = self._new_authorizer()
-        self._views: dict[tuple[Principal, str], View] = {}
+        self._begin()
+        runtime.log.levels.on_change.append(self._begin)
 
-    def access(self, principal: Principal, host: str, api: str, before: Access | None = None) -> Access:
-        """Of a request that has just arrived. `before`: of a request that came by the same connection and is over; it
-        is used again where nothing has changed."""
-        image = self._image()
-        if (image.acl_index or NO_ACLS) is not self._authorizer.acls:
-            self._authorizer = self._new_authorizer()
-            self._views = {}
-        if self._levels.changes != self._level_changes:
-            self._level_changes = self._levels.changes
-            self._logs_allowed = self._log.has_allowed
-        if before is not None and before.view.who[0] is principal and before.view.authorizer is self._authorizer:
-            # Field by field: this is part of every request.
-            before.image = image
-            before.api = api
-            before.logs_allowed = self._logs_allowed
-            before.amendments = before.closes_with = None
-            return before
+    def access(self, principal: Principal, host: str, api: str) -> Access:
+        """Of a request that has just arrived."""
+        image = self.metadata.image
+        if (image.acl_index or NO_ACLS) is not self.authorizer.acls:
+            self._begin()
         view = self._views.get((principal, host))
         if view is None:
             if len(self._views) >= VIEWS_MAX:
                 self._views.clear()
-            view = self._views[principal, host] = View(self._authorizer, principal, host)
-        return Access(view, image, api, self._log, self._config, logs_allowed=self._logs_allowed)
+            view = View(self.authorizer, principal, host, logs_allowed=self._log.has_allowed)
+            self._views[principal, host] = view
+        return Access(view, principal, image, api, self._log, self._config)
 
-    def _new_authorizer(self) -> Authorizer:
+    def _begin(self) -> None:
+        """With other ACLs, or when something else is to be logged: what is known of decisions is out of date."""
         is_open = self._config.allow_everyone_if_no_acl_found
-        return Authorizer(self._image().acl_index or NO_ACLS, self._super_users, allows_without_acl=is_open)
+        acls = self.metadata.image.acl_index or NO_ACLS
+        self.authorizer = Authorizer(acls, self._super_users, allows_without_acl=is_open)
+        self._views: dict[tuple[Principal, str], View] = {}

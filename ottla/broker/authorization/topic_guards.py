@@ -198,7 +198,7 @@ def _take_denied_topics(
     def name(topic: MetadataRequestTopic) -> str:
         return access.image.name_of(topic.topic_id) if by_id else topic.name or ""
 
-    denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, filter(None, map(name, asked)))
+    denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, [*filter(None, map(name, asked))])
     refused = [topic for topic in asked if name(topic) in denied]
     asked[:] = [topic for topic in asked if name(topic) not in denied]
     if by_id:

@@ -258,7 +258,7 @@ async def test_a_decision_that_fails_is_a_refusal(
 async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.authorization.access.DECISIONS_MAX", 10)
     monkeypatch.setattr("ottla.broker.authorization.access.VIEWS_MAX", 2)
-    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    authorization = Authorization(world.broker.runtime, world.broker.metadata, frozenset())
     for number in range(5):
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
@@ -308,7 +308,7 @@ async def test_a_follower_that_is_denied_moves_nothing(world: Secured) -> None:
 async def test_one_who_logs_in_again_is_asked_about_as_it_is_now(world: Secured) -> None:
     """ST-7: decisions belong to a principal, not to its connection."""
     await world.set_acls([acl("DESCRIBE", TOPIC, "orders")])
-    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    authorization = Authorization(world.broker.runtime, world.broker.metadata, frozenset())
     for name, is_allowed in (("alice", True), ("bob", False), ("alice", True)):
         access = authorization.access(Principal("User", name), "127.0.0.1", "Metadata")
         assert access.allows_topic(AclOperation.DESCRIBE, "orders") == is_allowed
@@ -388,7 +388,7 @@ async def test_a_failed_decision_among_many_is_a_refusal(world: Secured, monkeyp
         return decide(self, principal, host, operation, kind, name)
 
     monkeypatch.setattr(Authorizer, "decide", fails)
-    authorization = Authorization(world.broker.runtime, lambda: world.broker.image, frozenset())
+    authorization = Authorization(world.broker.runtime, world.broker.metadata, frozenset())
     access = authorization.access(Principal("User", "alice"), "127.0.0.1", "Metadata")
     names = [f"t-{number}" for number in range(2_000)]
     assert access.denied_names(AclOperation.DESCRIBE, TOPIC, names) == {"t-7"}
