@@ -27,6 +27,7 @@ DECISIONS_MAX = 1_000
 """Kept of each of them."""
 _FAILED = Decision(False, "error")
 _SOME_NAME = "*"
+_READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
 
 
 class View:
@@ -195,7 +196,7 @@ class Access:
                 target.topic = self.image.name_of(target.topic_id)
             if target.topic:
                 named.append(target.topic)
-        names = self.denied_names(AclOperation.READ, ResourceType.TOPIC, named)
+        names = self.denied_names(_READ, _TOPIC, named)
         if not names:
             return
         denied = [target for target in fetch.targets if target.topic in names]
