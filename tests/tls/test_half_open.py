@@ -1,5 +1,6 @@
 """Clients that begin a TLS handshake and go no further: how many there may be, and what they cost."""
 
+import gc
 import socket
 import ssl
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX
-from ottla.broker.server.tls_listener import HANDSHAKE_BYTES
+from ottla.broker.server.tls_listener import HANDSHAKE_BYTES, AcceptedTls
 from tests.broker.sasl_world import PLAINTEXT
 from tests.broker.wire import until
 from tests.tls.brokers import address, asked, reasons, tls_broker, trusting
@@ -100,3 +101,26 @@ async def test_the_oldest_goes_where_there_are_too_many(tmp_path: Path) -> None:
             await until(broker, lambda: broker.server.closed["TLS", CloseReason.OVER_LIMIT] == 3)
             assert reasons(broker) == [f"3 newer connections have not logged in yet either ({LIMIT})"] * 3
         await until(broker, lambda: len(broker.server.logins) == 0)
+
+
+@pytest.mark.parametrize("ends", ["success", "half a hello", "hello"])
+async def test_lost_connections_are_freed_without_the_collector(ends: str, tmp_path: Path) -> None:
+    """OpenSSL has tens of KiB for each: half-open connections of a siege left 100 MiB behind."""
+    async with tls_broker(tmp_path, CA) as broker:
+        gc.collect()
+        gc.disable()
+        try:
+            with ExitStack() as stack:
+                if ends == "success":
+                    assert await asked(broker, trusting(CA)) == "TLSv1.3"
+                else:
+                    connection = stack.enter_context(socket.create_connection(address(broker), 20))
+                    connection.sendall(HELLO if ends == "hello" else HELLO[:20])
+                    await until(broker, lambda: _tls_connections() == 1)
+            await until(broker, lambda: _tls_connections() == 0)
+        finally:
+            gc.enable()
+
+
+def _tls_connections() -> int:
+    return sum(isinstance(each, AcceptedTls) for each in gc.get_objects())

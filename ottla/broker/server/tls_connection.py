@@ -25,6 +25,10 @@ DECRYPTED_AT_ONCE = 2 * RECORD_BYTES
 ENCRYPTED_AT_ONCE = 4 * RECORD_BYTES
 
 
+# Of a connection that is lost: no bytes come by it or go.
+_NO_BYTES = ssl.MemoryBIO()
+
+
 class InnerProtocol(Protocol):
     """What speaks over TLS: `asyncio.BufferedProtocol`, with a view as its buffer."""
 
@@ -46,6 +50,9 @@ class InnerProtocol(Protocol):
 def ciphertext_buffer() -> memoryview:
     """What received bytes come into, one for all connections of a loop: they are taken before the next read."""
     return memoryview(bytearray(CIPHERTEXT_BYTES))
+
+
+_NOTHING_WITHIN = cast("InnerProtocol", asyncio.BufferedProtocol())
 
 
 class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
@@ -109,8 +116,13 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
         self._inner.connection_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Lets go of all it has: it and what is within refer to each other, and the collector of such garbage comes
+        late. OpenSSL's memory would wait for it, tens of KiB of each handshake."""
         self._is_closing = True
-        self._inner.connection_lost(exc)
+        inner, self._inner = self._inner, _NOTHING_WITHIN
+        inner.connection_lost(exc)
+        self._tls = self._transport = None
+        self._incoming = self._outgoing = _NO_BYTES
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - it is of one size
         return self._ciphertext

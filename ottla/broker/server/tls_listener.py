@@ -9,7 +9,7 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.broker.config.listener_tls import (
     ListenerTls,
@@ -164,16 +164,20 @@ class TlsListeners:
 class AcceptedTls(TlsConnection):
     """A client's connection. It is counted from the accept; its requests begin after the handshake."""
 
-    __slots__ = ("_connection", "_hello", "_listener", "_start", "_timer")
+    __slots__ = ("_hello", "_listener", "_start", "_timer")
 
     def __init__(self, listener: TlsListener, connection: Connection) -> None:
         super().__init__(connection, listener.tls.as_server, listener.ciphertext, listener.runtime.soon)
         self._listener = listener
-        self._connection = connection
         # The first bytes that have come, and, until OpenSSL has them, all.
         self._start = b""
         self._hello: ClientHello | None = ClientHello()
         self._timer: TimerEntry | None = None
+
+    @property
+    def _connection(self) -> Connection:
+        """Until it is lost."""
+        return cast("Connection", self._inner)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         runtime = self._listener.runtime
