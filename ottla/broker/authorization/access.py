@@ -206,14 +206,14 @@ class Access:
         self.amend(lambda response: refuse_targets(response, denied))
 
 
-class MetadataCache(Protocol):
+class ImageSource(Protocol):
     image: MetadataImage
 
 
 class Authorization:
     """The authorizer of a broker: the ACLs of its image, its super users, its default."""
 
-    def __init__(self, runtime: Runtime, metadata: MetadataCache, super_users: frozenset[Principal]) -> None:
+    def __init__(self, runtime: Runtime, metadata: ImageSource, super_users: frozenset[Principal]) -> None:
         self.runtime = runtime
         self.metadata = metadata
         self._config = runtime.config
