@@ -190,12 +190,13 @@ class Testbed:
         self.contents = EMPTY
         return report
 
-    async def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
-        """Raises SeedError and OSError."""
+    async def load(self, seed: "str | Path | Mapping[str, Any]", *, with_files: bool = True) -> "SeedReport":
+        """`with_files`: whether a mapping may name files, which are then those of the working directory. Raises
+        SeedError and OSError."""
         # Imported here: most tests load no seed.
         from ottla.testing.seeds.seed_loader import SeedLoader
 
-        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed)
+        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed, with_files=with_files)
 
     async def snapshot(self, name: str) -> SnapshotReport:
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""

@@ -266,6 +266,15 @@ def test_seed_is_loaded_or_refused_with_the_path(asker: Asker) -> None:
     assert asker.ask("PUT", "/v1/seed", []).problem == (400, "wrong-value")
 
 
+def test_seed_gives_no_file_of_the_broker(asker: Asker) -> None:
+    seed = {"topics": {"orders": {"partitions": 1, "records": [{"file": __file__}]}}}
+
+    refused = asker.ask("PUT", "/v1/seed", seed)
+
+    assert (refused.problem, "names no files" in refused.json["detail"]) == ((400, "wrong-value"), True)
+    assert asker.get("/v1/topics/orders/records") == {"records": []}
+
+
 def test_audit_gives_what_a_program_has_done_wrong(asker: Asker, bed: Testbed) -> None:
     asker.ask("POST", "/v1/topics", {"name": "orders", "configs": {"max.message.bytes": 100}})
     assert asker.get("/v1/audit") == {"findings": []}
