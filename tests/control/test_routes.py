@@ -246,12 +246,20 @@ def test_time_is_frozen_moved_set_and_real_again(asker: Asker) -> None:
         ("freeze", {"at": "noon"}, "at"),
         ("set", {}, "at"),
         ("set", {"at": "99999-01-01"}, "at"),
+        ("set", {"at": "1969-12-31"}, "at"),
+        ("set", {"at": "0001-01-01T00:00:00+14:00"}, "at"),
+        ("set", {"at": "9999-12-31T23:59:59-14:00"}, "at"),
+        ("advance", {"by": "5000000d"}, "by"),
+        ("advance", {"by": "9" * 400 + "d"}, "by"),
+        ("advance", {"by": "61m", "every": True}, "every"),
     ],
 )
 def test_times_that_are_none_are_named(asker: Asker, path: str, body: dict[str, Any], field: str) -> None:
     refused = asker.ask("POST", f"/v1/clock/{path}", body)
 
     assert (refused.problem, refused.json["field"]) == ((400, "wrong-value"), field)
+    assert len(refused.json["detail"]) < 200
+    assert asker.get("/v1/clock")["is_real"]
 
 
 def test_seed_is_loaded_or_refused_with_the_path(asker: Asker) -> None:
