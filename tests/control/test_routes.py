@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from ottla.testing.audit import recorder
 from ottla.testing.control.routes import ROWS
 from ottla.testing.testbed import Testbed
 from tests.control.asking import Asker
@@ -285,12 +286,19 @@ def test_seed_gives_no_file_of_the_broker(asker: Asker) -> None:
 
 def test_audit_gives_what_a_program_has_done_wrong(asker: Asker, bed: Testbed) -> None:
     asker.ask("POST", "/v1/topics", {"name": "orders", "configs": {"max.message.bytes": 100}})
-    assert asker.get("/v1/audit") == {"findings": []}
+    assert asker.get("/v1/audit") == {"findings": [], "unjudged": None}
     produce(bed, "orders", bytes(1000))
 
     found = asker.get("/v1/audit")["findings"]
 
     assert [(each["kind"], each["where"], each["client_id"]) for each in found] == [("P8", "orders-0", "billing")]
+
+
+def test_audit_says_what_it_has_not_judged(asker: Asker, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "CONNECTIONS_MAX", 0)
+    produce(bed, "orders", b"a")
+
+    assert "connections after the first 0 were not recorded" in asker.get("/v1/audit")["unjudged"]
 
 
 def test_paused_broker_answers_when_it_goes_on(asker: Asker, bed: Testbed) -> None:

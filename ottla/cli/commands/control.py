@@ -282,6 +282,8 @@ def audit(session: ControlSession) -> None:
     columns = ("kind", "where", "what", "explained_by")
     rows = [[each[name] for name in columns] for each in answer["findings"]]
     session.show(answer, ("kind", "where", "what", "explained by"), rows)
+    if answer["unjudged"] and not session.output.as_json:
+        session.output.say(answer["unjudged"])
 
 
 @control.command("report")

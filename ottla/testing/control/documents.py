@@ -395,6 +395,8 @@ class FindingDocument:
 @dataclass(frozen=True, slots=True)
 class AuditDocument:
     findings: Sequence[FindingDocument]
+    unjudged: str | None
+    """What they do not cover, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
