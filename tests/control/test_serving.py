@@ -145,7 +145,7 @@ def test_weak_token_is_refused_and_not_shown(tmp_path: Path) -> None:
     assert "guessed" not in said
 
 
-def test_nothing_is_recorded_that_nobody_can_ask_for(tmp_path: Path) -> None:
+def test_nothing_is_recorded_that_no_client_can_ask_for(tmp_path: Path) -> None:
     async def records(control: str | None) -> bool:
         options = TestingOptions(control=control, control_open=True)
         brokers = TestingBrokers(Hosting.on_free_ports({}), 1, tmp_path / "data", options)

@@ -79,6 +79,7 @@ async def _load(service: ControlService, call: ControlCall) -> SeedDocument:
         report = await service.bed.load(cast("dict[str, Any]", seed), with_files=False)
     except SeedError as error:
         raise wrong_value("", str(error)) from None
+    service.watch_faults()
     service.events.add("seed", topics=report.topics, records=report.records, groups=report.groups)
     return SeedDocument(report.topics, report.records, report.groups)
 

@@ -31,6 +31,7 @@ from ottla.testing.testbed import Testbed
 from ottla.testing.wire_capture.connections import CaptureHost
 
 MARKER_TEXT: Final = "Brokers in testing mode have used this directory: their time may have been set.\n"
+SNAPSHOTS: Final = f"{TESTING_MARKER}-snapshots"
 REMOTE: Final = "--testing-remote"
 
 
@@ -50,7 +51,7 @@ class TestingBrokers:
 
     def __init__(self, hosting: Hosting, brokers: int, data_dir: Path, options: TestingOptions) -> None:
         """Raises ConfigError."""
-        # Without control nobody could ask for an audit.
+        # Without control no client could ask for an audit.
         audit = "off" if options.control is None else "errors"
         self._bed = Testbed(brokers=brokers, hosting=hosting, audit=audit)
         self._data_dir = data_dir
@@ -94,7 +95,7 @@ class TestingBrokers:
             "testing mode: everything can be deleted, faults and time are made; not for production",
             data_dir=str(self._data_dir),
         )
-        await self._bed.start_here(self._data_dir)
+        await self._bed.start_here(self._data_dir, self._data_dir / SNAPSHOTS)
         if self._access is None:
             return
         try:
@@ -129,7 +130,9 @@ class TestingBrokers:
         if faults is not None:
             # A broker that stops would wait for requests that rules hold.
             faults.clear()
-        return await self._bed.hosted.stop()
+        stopped_cleanly = await self._bed.hosted.stop()
+        self._bed.remove_snapshots()
+        return stopped_cleanly
 
 
 def testing_log(log_format: str, level: str, stream: TextIO) -> tuple[LazyLog, LogLines]:
