@@ -18,6 +18,9 @@ from ottla.testing.views import GroupRebalance
 
 REBALANCES_KEPT = 200
 FACTS_KEPT = 2000
+"""Of one group."""
+ALL_FACTS_KEPT = 50_000
+"""Of all groups: the one that nothing was heard of for longest is forgotten."""
 
 
 class GroupHistories:
@@ -27,7 +30,9 @@ class GroupHistories:
         self.listeners: list[Callable[[Fact, int], None]] = []
         """Called with every fact of a group, and its time."""
         self._rebalances: dict[str, deque[GroupRebalance]] = {}
+        # The one that was heard of last is the last one.
         self._facts: dict[str, deque[tuple[int, Fact]]] = {}
+        self._fact_count = 0
         self._removed: dict[str, dict[str, Cause]] = {}
 
     def observe(self, fact: Fact, now_ms: int) -> None:
@@ -35,7 +40,7 @@ class GroupHistories:
         group_id = getattr(fact, "group_id", None)
         if group_id is None:
             return
-        self._facts.setdefault(group_id, deque(maxlen=FACTS_KEPT)).append((now_ms, fact))
+        self._keep(group_id, now_ms, fact)
         for listener in self.listeners:
             listener(fact, now_ms)
         match fact:
@@ -71,7 +76,19 @@ class GroupHistories:
     def clear(self) -> None:
         self._rebalances.clear()
         self._facts.clear()
+        self._fact_count = 0
         self._removed.clear()
+
+    def _keep(self, group_id: str, now_ms: int, fact: Fact) -> None:
+        facts = self._facts.pop(group_id, None) or deque[tuple[int, Fact]](maxlen=FACTS_KEPT)
+        self._facts[group_id] = facts
+        self._fact_count += len(facts) < FACTS_KEPT
+        facts.append((now_ms, fact))
+        while self._fact_count > ALL_FACTS_KEPT:
+            oldest = next(iter(self._facts))
+            self._fact_count -= len(self._facts.pop(oldest))
+            self._rebalances.pop(oldest, None)
+            self._removed.pop(oldest, None)
 
     def _begin(self, fact: RebalanceStarted, now_ms: int) -> None:
         rebalances = self._rebalances.setdefault(fact.group_id, deque(maxlen=REBALANCES_KEPT))

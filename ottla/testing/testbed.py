@@ -5,6 +5,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.assembly import Parts
@@ -69,7 +70,7 @@ class Testbed:
             raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
         if deadline <= 0:
             raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
-        self.deadline_s, self._data = deadline, data
+        self.deadline_s, self._data, self._snapshots_dir = deadline, data, Path()
         self.wire, self.histories = WireRing(), GroupHistories()
         self.waits = Waits(lambda: self.clock.hints(of_wait=True))
         if hosting is None:
@@ -100,15 +101,18 @@ class Testbed:
         scratch = ScratchDirectory(self._data)
         loop = BrokerLoop()
         try:
-            loop.run(self.start_here(scratch.path / "data"))
+            loop.run(self.start_here(scratch.path / "data", scratch.path / "snapshots"))
         except BaseException:
             loop.stop()
             scratch.remove()
             raise
         self._loop, self._scratch = loop, scratch
 
-    async def start_here(self, data_dir: Path) -> None:
-        """As `start`, on the loop of the caller, which serves from then on. Raises StartError."""
+    async def start_here(self, data_dir: Path, snapshots_dir: Path) -> None:
+        """As `start`, on the loop of the caller, which serves from then on. The directory of snapshots is on the file
+        system of the data, and nothing else is in it. Raises StartError."""
+        self._snapshots_dir = snapshots_dir
+        self.remove_snapshots()
         await self.hosted.start(data_dir)
         await self._make_topics()
         await self._serve_groups()
@@ -190,17 +194,23 @@ class Testbed:
         self.contents = EMPTY
         return report
 
-    async def load(self, seed: "str | Path | Mapping[str, Any]") -> "SeedReport":
-        """Raises SeedError and OSError."""
+    async def load(self, seed: "str | Path | Mapping[str, Any]", *, with_files: bool = True) -> "SeedReport":
+        """`with_files`: whether a mapping may name files, which are then those of the working directory. Raises
+        SeedError and OSError."""
         # Imported here: most tests load no seed.
         from ottla.testing.seeds.seed_loader import SeedLoader
 
-        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed)
+        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed, with_files=with_files)
 
     async def snapshot(self, name: str) -> SnapshotReport:
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""
-        assert self._scratch is not None, "what runs has its data somewhere"
-        return await self.snapshots.take(name, self._scratch.path / "snapshots")
+        return await self.snapshots.take(name, self._snapshots_dir)
+
+    def remove_snapshots(self) -> None:
+        """Those that are left of a process that was killed, too."""
+        for name in self.snapshots.names:
+            self.snapshots.drop(name)
+        rmtree(self._snapshots_dir, ignore_errors=True)
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Raises SnapshotError, StoreError."""

@@ -6,12 +6,12 @@ found again where it is parked. Of answers to Fetch it notes how far consumers w
 and secrets are never kept.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 
 EVENTS_KEPT = 4096
 MEMBERS_KEPT = 4096
+NAMES_KEPT = 10_000
+"""Client ids whose connections are counted: one that nothing was heard of for longer begins with 1 again."""
+DELIVERIES_KEPT = 100_000
+"""Partitions."""
 NAMES_SHOWN = 3
 FETCH = "Fetch"
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -78,7 +85,7 @@ class Deliveries:
                 end = _end_of(partition.records)
                 if end is not None:
                     place = key, partition.partition_index
-                    self._ends[place] = max(end, self._ends.get(place, 0))
+                    keep_last(self._ends, place, max(end, self._ends.get(place, 0)), DELIVERIES_KEPT)
 
     def end(self, name: str, topic_id: bytes, partition: int) -> int:
         """The offset after the last one delivered; 0 where nothing was."""
@@ -121,8 +128,8 @@ class WireRing:
         self._events: deque[WireEvent] = deque(maxlen=EVENTS_KEPT)
         # Of connections that are open, and those that were closed since the last one was opened.
         self._notes: dict[Any, ConnectionNotes] = {}
-        self._numbers: Counter[str] = Counter()
-        # The connection that carried the last request of a member of a group.
+        self._numbers: dict[str, int] = {}
+        # The connection that carried the last request of a member of a group; the last one heard of is the last.
         self._members: dict[str, Any] = {}
         self.deliveries = Deliveries()
         self.count = 0
@@ -216,7 +223,7 @@ class WireRing:
         if group_id:
             notes.groups[group_id] = None
         if member_id:
-            self._members[member_id] = context.connection
+            keep_last(self._members, member_id, context.connection, MEMBERS_KEPT)
         event = WireEvent(monotonic_ns(), notes, api, context.api_version, brief(request), member_id)
         self._events.append(event)
         self.count += 1
@@ -226,10 +233,16 @@ class WireRing:
         client_id = context.client_id
         short = client_id or "client"
         self._notes = {each: notes for each, notes in self._notes.items() if not each.is_closed}
-        if len(self._members) > MEMBERS_KEPT:
-            self._members = {each: made for each, made in self._members.items() if not made.is_closed}
-        self._numbers[short] += 1
+        keep_last(self._numbers, short, self._numbers.get(short, 0) + 1, NAMES_KEPT)
         return ConnectionNotes(f"{short}#{self._numbers[short]}", self.test, client_id)
+
+
+def keep_last(kept: dict[K, V], key: K, value: V, count: int) -> None:
+    """Adds an entry, as the last one; beyond so many the one goes that was added longest ago."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > count:
+        del kept[next(iter(kept))]
 
 
 class NotingRoute(StandInRoute):

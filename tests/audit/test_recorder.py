@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.testing.audit import committing
+from ottla.coordinator.facts import MemberJoined
+from ottla.testing.audit import committing, ledger
+from ottla.testing.audit import recorder as recording
 from ottla.testing.audit.history import NO_ANSWER, SentBatch
 from ottla.testing.audit.ledger import BATCHES_MAX, SentBatches
 from ottla.testing.audit.recorder import Recorder
@@ -110,3 +112,93 @@ def test_batches_are_bounded() -> None:
 
     assert (len(batches), batches.overflow) == (BATCHES_MAX, 5)
     assert sys.getsizeof(batches._rows) / len(batches) <= 96
+
+
+def test_connections_leave_nothing_by_themselves() -> None:
+    """What Fetch was last given is of the connection, and goes with it."""
+    made = recorder()
+    for _ in range(3):
+        notes = ConnectionNotes("a", "", "a")
+        fetch(made, notes)
+        (place,) = notes.audited.places.values()
+        assert (place.position, place.high_watermark) == (0, 7)
+
+    kept = [each for each in vars(made.fetches).values() if isinstance(each, list | dict)]
+    assert (len(kept), list(filter(None, kept))) == (4, [])
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "CONNECTIONS_MAX", 2)
+    made, given = recorder(), response((0, 5, 0))
+    for _ in range(3):
+        exchange(made, request(0), given)
+        fetch(made, ConnectionNotes("a", "", "a"))
+
+    assert (len(made.connections), len(made._audited), len(made.batches), made.overflow) == (2, 2, 1, 4)
+    assert not made.keeps_commits
+
+
+def test_deletions_beyond_the_bound_are_no_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "CONNECTIONS_MAX", 0)
+    made = recorder()
+    part = SimpleNamespace(partition_index=0, offset=3)
+    event = WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "DeleteRecords", 2, "")
+    made.asked(event, connection(), SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[part])]))
+
+    assert made.deleted_before == {("t", 0): 3}
+
+
+def test_refused_commits_and_members_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "KEPT_MAX", 2)
+    made = recorder()
+    refused = [SimpleNamespace(name="t", partitions=[SimpleNamespace(partition_index=0, committed_offset=1)])]
+    commit = SimpleNamespace(group_id="g", member_id="m", generation_id_or_member_epoch=1, topics=refused)
+    for _ in range(5):
+        made.asked(WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "OffsetCommit", 8, ""), connection(), commit)
+    assert ([len(each) for each in made.commits.attempts.values()], made.commits.overflow) == ([2], 3)
+
+    for number in range(5):
+        made.commits.observe(joined(f"g-{number}", f"m-{number}", f"client-{number}"), 0)
+    assert (len(made.commits.members), made.commits.overflow) == (2, 6)
+
+
+def test_a_client_of_two_groups_is_shared() -> None:
+    commits = recorder().commits
+    for group, client in (("g", "a"), ("g", "b"), ("h", "a"), ("g", "b")):
+        commits.observe(joined(group, f"{group}-{client}", client), 0)
+
+    assert commits.shared == {("a", "here")}
+
+
+def test_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "PARTITIONS_MAX", 1)
+    partitions = recorder().partitions
+
+    assert [partitions.number("t", index) for index in (0, 1, 0)] == [0, -1, 0]
+    assert partitions.is_full
+
+
+def joined(group: str, member: str, client: str) -> MemberJoined:
+    return MemberJoined(
+        group_id=group,
+        generation=0,
+        member_id=member,
+        group_instance_id=None,
+        client_id=client,
+        client_host="/here",
+        client_reason=None,
+        members=1,
+    )
+
+
+def fetch(made: Recorder, notes: ConnectionNotes) -> None:
+    part = SimpleNamespace(partition=0, fetch_offset=0)
+    topic = SimpleNamespace(topic="t", topic_id=b"", partitions=[part])
+    asked = SimpleNamespace(replica_id=-1, replica_state=None, isolation_level=0, topics=[topic])
+    answer = SimpleNamespace(
+        partition_index=0, error_code=0, log_start_offset=0, high_watermark=7, records=None, last_stable_offset=7
+    )
+    answered = SimpleNamespace(responses=[SimpleNamespace(topic="t", topic_id=b"", partitions=[answer])])
+    event = WireEvent(sys.maxsize, notes, "Fetch", 12, "")
+    made.asked(event, connection(), asked)
+    made.answered(event, answered)

@@ -120,3 +120,17 @@ def test_command_of_a_run_controls_its_broker() -> None:
     assert (heading, topic, len(bytes.fromhex(token))) == ("TOPIC", "orders", 16)
     assert [line for line in processes if "ottla run" in line]
     assert token not in "".join(processes)
+
+
+def test_snapshot_is_taken_restored_and_removed(run: Any, bed: Testbed) -> None:
+    bed.run(bed.writer.create_topic("snapped", 1, None, {}))
+    status, said = run("snapshots", "take", "seeded")
+    assert (status, said[:5], said[-10:]) == (0, "kept ", "as seeded\n")
+    assert run("snapshots", "list") == (0, "SNAPSHOT\nseeded\n")
+    bed.run(bed.writer.produce("snapped", [(None, b"ghost")]))
+
+    assert run("snapshots", "restore", "seeded") == (0, "restored 1 topics as in seeded\n")
+    assert json.loads(run("records", "snapped", "--json")[1]) == {"records": []}
+    assert json.loads(run("snapshots", "restore", "seeded", "--keep-members", "--json")[1])["topics"] == 0
+    assert json.loads(run("snapshots", "remove", "seeded", "--json")[1]) == {"snapshots": []}
+    assert run("snapshots", "restore", "seeded") == (1, "ottla: there is no snapshot 'seeded', only none\n")

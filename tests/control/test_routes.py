@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from ottla.testing.audit import recorder
 from ottla.testing.control.routes import ROWS
 from ottla.testing.testbed import Testbed
 from tests.control.asking import Asker
@@ -246,12 +247,20 @@ def test_time_is_frozen_moved_set_and_real_again(asker: Asker) -> None:
         ("freeze", {"at": "noon"}, "at"),
         ("set", {}, "at"),
         ("set", {"at": "99999-01-01"}, "at"),
+        ("set", {"at": "1969-12-31"}, "at"),
+        ("set", {"at": "0001-01-01T00:00:00+14:00"}, "at"),
+        ("set", {"at": "9999-12-31T23:59:59-14:00"}, "at"),
+        ("advance", {"by": "5000000d"}, "by"),
+        ("advance", {"by": "9" * 400 + "d"}, "by"),
+        ("advance", {"by": "61m", "every": True}, "every"),
     ],
 )
 def test_times_that_are_none_are_named(asker: Asker, path: str, body: dict[str, Any], field: str) -> None:
     refused = asker.ask("POST", f"/v1/clock/{path}", body)
 
     assert (refused.problem, refused.json["field"]) == ((400, "wrong-value"), field)
+    assert len(refused.json["detail"]) < 200
+    assert asker.get("/v1/clock")["is_real"]
 
 
 def test_seed_is_loaded_or_refused_with_the_path(asker: Asker) -> None:
@@ -266,14 +275,30 @@ def test_seed_is_loaded_or_refused_with_the_path(asker: Asker) -> None:
     assert asker.ask("PUT", "/v1/seed", []).problem == (400, "wrong-value")
 
 
+def test_seed_gives_no_file_of_the_broker(asker: Asker) -> None:
+    seed = {"topics": {"orders": {"partitions": 1, "records": [{"file": __file__}]}}}
+
+    refused = asker.ask("PUT", "/v1/seed", seed)
+
+    assert (refused.problem, "names no files" in refused.json["detail"]) == ((400, "wrong-value"), True)
+    assert asker.get("/v1/topics/orders/records") == {"records": []}
+
+
 def test_audit_gives_what_a_program_has_done_wrong(asker: Asker, bed: Testbed) -> None:
     asker.ask("POST", "/v1/topics", {"name": "orders", "configs": {"max.message.bytes": 100}})
-    assert asker.get("/v1/audit") == {"findings": []}
+    assert asker.get("/v1/audit") == {"findings": [], "unjudged": None}
     produce(bed, "orders", bytes(1000))
 
     found = asker.get("/v1/audit")["findings"]
 
     assert [(each["kind"], each["where"], each["client_id"]) for each in found] == [("P8", "orders-0", "billing")]
+
+
+def test_audit_says_what_it_has_not_judged(asker: Asker, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "CONNECTIONS_MAX", 0)
+    produce(bed, "orders", b"a")
+
+    assert "connections after the first 0 were not recorded" in asker.get("/v1/audit")["unjudged"]
 
 
 def test_paused_broker_answers_when_it_goes_on(asker: Asker, bed: Testbed) -> None:

@@ -1,5 +1,6 @@
 """`ottla serve --testing`: what it refuses, what it marks, and who has the token."""
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from ottla.cli.operations.control import ControlAddress
+from ottla.testing.control.serving import TestingBrokers, TestingOptions
+from ottla.testing.hosting import Hosting
 from tests.clients.test_confluent_kafka import create_topic, produced
 from tests.control.asking import TOKEN, Asker
 from tests.served import ServedBroker
@@ -125,6 +128,14 @@ def test_wrong_surroundings_are_refused_in_a_sentence(arguments: list[str], says
     assert says in refusal(*arguments, "--data-dir", str(tmp_path / "data"))
 
 
+def test_control_file_that_cannot_be_is_named(tmp_path: Path) -> None:
+    arguments = ("--testing", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--data-dir", str(tmp_path / "d"))
+
+    said = refusal(*arguments, "--control-file", str(tmp_path))
+
+    assert said.startswith(f"ottla: cannot write {tmp_path} (--control-file): ")
+
+
 def test_weak_token_is_refused_and_not_shown(tmp_path: Path) -> None:
     arguments = ("--testing", "--control", "127.0.0.1:0", "--data-dir", str(tmp_path))
 
@@ -132,6 +143,20 @@ def test_weak_token_is_refused_and_not_shown(tmp_path: Path) -> None:
 
     assert "OTTLA_CONTROL_TOKEN: expected 128 bits" in said
     assert "guessed" not in said
+
+
+def test_nothing_is_recorded_that_no_client_can_ask_for(tmp_path: Path) -> None:
+    async def records(control: str | None) -> bool:
+        options = TestingOptions(control=control, control_open=True)
+        brokers = TestingBrokers(Hosting.on_free_ports({}), 1, tmp_path / "data", options)
+        await brokers.start()
+        try:
+            return brokers._bed.auditor.recorder is not None
+        finally:
+            await brokers.stop()
+
+    assert not asyncio.run(records(None))
+    assert asyncio.run(records("127.0.0.1:0"))
 
 
 def asker_of(serving: TestingServe) -> Asker:

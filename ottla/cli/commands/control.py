@@ -173,6 +173,55 @@ def reset(session: ControlSession) -> None:
     session.output.lines(answer["leaks"])
 
 
+@control.group("snapshots", cls=CommandGroup)
+def snapshots() -> None:
+    """States of a broker that are kept, to go back to (docs/isolation.md)."""
+
+
+@snapshots.command("list")
+@control_options
+def list_snapshots(session: ControlSession) -> None:
+    """List their names."""
+    answer = session.ask("GET", "/v1/snapshots")
+    session.show(answer, ("snapshot",), [(name,) for name in answer["snapshots"]])
+
+
+@snapshots.command("take")
+@click.argument("name", metavar="NAME")
+@control_options
+def take_snapshot(session: ControlSession, name: str) -> None:
+    """Keep what there is now, in the place of a snapshot of this name."""
+    answer = session.ask("PUT", f"/v1/snapshots/{part(name)}", {})
+    if session.output.as_json:
+        session.output.json(answer)
+    else:
+        session.output.say(f"kept {answer['partitions']} partitions as {name}")
+
+
+@snapshots.command("restore")
+@click.argument("name", metavar="NAME")
+@click.option("--keep-members", is_flag=True, help="Groups have the members of the snapshot; else none.")
+@control_options
+def restore_snapshot(session: ControlSession, name: str, keep_members: bool) -> None:
+    """Go back to a snapshot; connections of clients are closed."""
+    body = {"members": "keep" if keep_members else "leave"}
+    answer = session.ask("POST", f"/v1/snapshots/{part(name)}/restore", body)
+    if session.output.as_json:
+        session.output.json(answer)
+        return
+    session.output.say(f"restored {answer['topics']} topics as in {name}")
+    session.output.lines(answer["leaks"])
+
+
+@snapshots.command("remove")
+@click.argument("name", metavar="NAME")
+@control_options
+def remove_snapshot(session: ControlSession, name: str) -> None:
+    """Remove a snapshot."""
+    answer = session.ask("DELETE", f"/v1/snapshots/{part(name)}")
+    session.show(answer, ("snapshot",), [(each,) for each in answer["snapshots"]])
+
+
 @control.command("topics")
 @control_options
 def topics(session: ControlSession) -> None:
@@ -282,6 +331,8 @@ def audit(session: ControlSession) -> None:
     columns = ("kind", "where", "what", "explained_by")
     rows = [[each[name] for name in columns] for each in answer["findings"]]
     session.show(answer, ("kind", "where", "what", "explained by"), rows)
+    if answer["unjudged"] and not session.output.as_json:
+        session.output.say(answer["unjudged"])
 
 
 @control.command("report")

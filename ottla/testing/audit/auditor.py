@@ -125,7 +125,12 @@ class Auditor:
         if recorder.batches.overflow:
             kept = len(recorder.batches)
             sentences.append(f"{recorder.batches.overflow} batches after the first {kept} were not kept")
-        if recorder.fetches.overflow or recorder.commits.overflow:
+        if recorder.overflow:
+            kept = len(recorder.connections)
+            sentences.append(f"{recorder.overflow} connections after the first {kept} were not recorded")
+        if recorder.partitions.is_full:
+            sentences.append(f"partitions after the first {len(recorder.partitions.seen)} are not judged")
+        if not recorder.keeps_commits:
             sentences.append("too much was fetched or committed to keep it: commits are not judged")
         shared = sorted({client_id for client_id, _ in recorder.commits.shared})
         if shared:
@@ -138,12 +143,12 @@ class Auditor:
         image = self._reader.image
         fetches, commits = recorder.fetches, recorder.commits
         # Of what is not kept whole nothing is judged: what is missing may be among the rest.
-        are_whole = not fetches.overflow and not commits.overflow
+        are_whole = recorder.keeps_commits
         return AuditHistory(
             partitions=self._partitions(recorder),
             connections=recorder.connections,
             batches=list(recorder.batches),
-            deliveries=[] if fetches.overflow else fetches.deliveries,
+            deliveries=[] if recorder.overflow or fetches.overflow else fetches.deliveries,
             gaps=fetches.gaps,
             fallen=fetches.fallen,
             commits=commits.commits if are_whole else [],
@@ -158,7 +163,6 @@ class Auditor:
             assigned=commits.assigned,
             partition_counts={name: len(topic.partitions) for name, topic in image.topics.items()},
             forged=recorder.forged,
-            overflow=recorder.batches.overflow,
             begin_ns=recorder.begin_ns,
             error_name=error_name,
             is_final=FINAL_ERRORS.__contains__,

@@ -21,7 +21,7 @@ from ottla.testing.audit.ledger import AuditedConnection
 from ottla.testing.wire import WireEvent
 
 KEPT_MAX = 100_000
-"""Of commits, and of generations."""
+"""Of commits, accepted or not, of members, of groups, and of generations."""
 BY_SILENCE = (Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.PENDING_SYNC_EXPIRED)
 NO_GENERATION = -1
 
@@ -33,7 +33,7 @@ class CommitNotes:
         self._count = count
         self.commits: list[Commit] = []
         self.overflow = 0
-        """How many commits came after the last one that is kept."""
+        """How many commits, members and groups came after the last ones that are kept."""
         self.attempts: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         self.forgotten: dict[str, int] = {}
         self.members: dict[str, dict[str, Client]] = defaultdict(dict)
@@ -41,6 +41,10 @@ class CommitNotes:
         self.transactional: set[str] = set()
         self.removed: list[Removed] = []
         self.assigned: list[Assigned] = []
+        self._attempted = 0
+        self._joined = 0
+        # The group that its client was a member of first.
+        self._group_of: dict[Client, str] = {}
         self._generations: dict[str, GenerationStarted] = {}
         self._given: dict[str, dict[str, dict[str, tuple[int, ...]]]] = defaultdict(dict)
 
@@ -50,7 +54,7 @@ class CommitNotes:
         del audited
         started = self._generations.get(request.group_id)
         event.audit = (request, NO_GENERATION if started is None else started.generation, self._count())
-        if len(self.commits) >= KEPT_MAX:
+        if self._attempted >= KEPT_MAX:
             self.overflow += 1
             event.audit = None
             return
@@ -58,13 +62,17 @@ class CommitNotes:
             for each in topic.partitions:
                 place = request.group_id, self._number_of(topic.name, each.partition_index)
                 self.attempts[place].append((self._count(), each.committed_offset))
+                self._attempted += 1
         if request.generation_id_or_member_epoch == NO_GENERATION:
             # A tool has set them: what comes after is below or beyond as it likes.
             self.forgotten[request.group_id] = self._count()
 
     def in_transaction(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited, event
-        self.transactional.add(request.group_id)
+        if request.group_id in self.transactional or len(self.transactional) < KEPT_MAX:
+            self.transactional.add(request.group_id)
+        else:
+            self.overflow += 1
 
     def answered(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         request, generation_then, number = event.audit
@@ -101,10 +109,7 @@ class CommitNotes:
         del now_ms
         match fact:
             case MemberJoined():
-                client = fact.client_id, fact.client_host.removeprefix("/")
-                if any(client in members.values() for group, members in self.members.items() if group != fact.group_id):
-                    self.shared.add(client)
-                self.members[fact.group_id][fact.member_id] = client
+                self._join(fact)
             case GenerationStarted():
                 self._start(fact)
             case MemberAssigned():
@@ -114,14 +119,29 @@ class CommitNotes:
             case MemberRemoved() if fact.cause in BY_SILENCE and len(self.removed) < KEPT_MAX:
                 client = fact.client_id, fact.client_host.removeprefix("/")
                 self.removed.append(Removed(fact.group_id, fact.member_id, client, str(fact.cause)))
-            case OffsetsRemoved():
+            case OffsetsRemoved() if not self.overflow:
                 self.forgotten[fact.group_id] = self._count()
             case _:
                 pass
 
+    def _join(self, fact: MemberJoined) -> None:
+        members = self.members.get(fact.group_id, {})
+        if fact.member_id not in members:
+            if self._joined >= KEPT_MAX:
+                self.overflow += 1
+                return
+            self._joined += 1
+        client = fact.client_id, fact.client_host.removeprefix("/")
+        if self._group_of.setdefault(client, fact.group_id) != fact.group_id:
+            self.shared.add(client)
+        self.members[fact.group_id][fact.member_id] = client
+
     def _start(self, fact: GenerationStarted) -> None:
+        if fact.group_id not in self._generations and len(self._generations) >= KEPT_MAX:
+            self.overflow += 1
+            return
         self._generations[fact.group_id] = fact
-        members = self.members[fact.group_id]
+        members = self.members.get(fact.group_id, {})
         clients = [members[member_id] for member_id in fact.member_ids if member_id in members]
         self.shared |= {client for client in clients if clients.count(client) > 1}
         self._given.pop(fact.group_id, None)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.audit.history import READ_COMMITTED, Client, Delivered, Fell, Gap
-from ottla.testing.audit.ledger import AuditedConnection
+from ottla.testing.audit.ledger import AuditedConnection, FetchPlace
 from ottla.testing.wire import WireEvent
 
 NO_REPLICA: Final = -1
@@ -20,16 +20,10 @@ class FetchNotes:
         self._count = count
         self.deliveries: list[Delivered] = []
         self.overflow = 0
-        """How many stretches came after the last one that is kept."""
+        """How many stretches and ends came after the last ones that are kept."""
         self.gaps: list[Gap] = []
         self.fallen: list[Fell] = []
         self.ends: dict[tuple[int, Client], int] = {}
-        # By connection and partition: where it asked last, which later requests of a fetch session leave out; the index
-        # of its stretch that may go on; the log start offset and the high watermark that it got.
-        self._positions: dict[tuple[int, int], int] = {}
-        self._stretches: dict[tuple[int, int], int] = {}
-        self._starts: dict[tuple[int, int], int] = {}
-        self._high_watermarks: dict[tuple[int, int], int] = {}
 
     def asked(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         state = request.replica_state
@@ -40,7 +34,8 @@ class FetchNotes:
             key = topic.topic or topic.topic_id
             for each in topic.partitions:
                 number = self._number_of(key, each.partition)
-                self._positions[audited.number, number] = each.fetch_offset
+                if number >= 0:
+                    _place(audited, number).position = each.fetch_offset
 
     def asked_ends(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited
@@ -53,7 +48,10 @@ class FetchNotes:
             for each in topic.partitions:
                 if not each.error_code:
                     place = self._number_of(topic.name, each.partition_index), client
-                    self.ends[place] = max(each.offset, self.ends.get(place, 0))
+                    if place in self.ends or len(self.ends) < KEPT_MAX:
+                        self.ends[place] = max(each.offset, self.ends.get(place, 0))
+                    else:
+                        self.overflow += 1
 
     def answered(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
         for topic in response.responses:
@@ -61,16 +59,26 @@ class FetchNotes:
             for each in topic.partitions:
                 number = self._number_of(key, each.partition_index)
                 if number >= 0 and not each.error_code:
-                    self._partition(audited.number, number, event, each)
+                    self._partition(audited, number, event, each)
 
-    def _partition(self, connection: int, partition: int, event: WireEvent, answer: Any) -> None:
-        place = connection, partition
-        self._compare(self._starts, place, "log start offset", answer.log_start_offset, event.at_ns)
-        self._compare(self._high_watermarks, place, "high watermark", answer.high_watermark, event.at_ns)
+    def _partition(self, audited: AuditedConnection, partition: int, event: WireEvent, answer: Any) -> None:
+        connection, place = audited.number, _place(audited, partition)
+        start_now, high_watermark = answer.log_start_offset, answer.high_watermark
+        # What is named from now on is compared with the smaller number: it fell once.
+        if start_now >= 0:
+            if start_now < place.log_start_offset:
+                fell = Fell(partition, connection, event.at_ns, "log start offset", place.log_start_offset, start_now)
+                self._fell(fell)
+            place.log_start_offset = start_now
+        if high_watermark >= 0:
+            if high_watermark < place.high_watermark:
+                fell = Fell(partition, connection, event.at_ns, "high watermark", place.high_watermark, high_watermark)
+                self._fell(fell)
+            place.high_watermark = high_watermark
         records = answer.records
         if not records:
             return
-        start = position = self._positions.get(place)
+        start = position = place.position
         buffers: list[Any] = [records] if isinstance(records, bytes | bytearray | memoryview) else records
         for buffer in buffers:
             for _, header in iterate_batches(buffer):
@@ -85,14 +93,14 @@ class FetchNotes:
         aborted = answer.aborted_transactions if is_committed else None
         listed = frozenset((each.producer_id, each.first_offset) for each in aborted or ())
         limit = answer.last_stable_offset if is_committed else answer.high_watermark
-        self._positions[place] = position
+        place.position = position
         stretch = Delivered(
             partition, connection, self._count(), event.at_ns, event.audit, start, position, limit, listed
         )
         self._deliver(place, stretch)
 
-    def _deliver(self, place: tuple[int, int], stretch: Delivered) -> None:
-        index = self._stretches.get(place)
+    def _deliver(self, place: FetchPlace, stretch: Delivered) -> None:
+        index = place.stretch
         before = None if index is None else self.deliveries[index]
         if (
             index is not None
@@ -104,18 +112,18 @@ class FetchNotes:
         ):
             self.deliveries[index] = before._replace(end=stretch.end, limit=stretch.limit)
         elif len(self.deliveries) < KEPT_MAX:
-            self._stretches[place] = len(self.deliveries)
+            place.stretch = len(self.deliveries)
             self.deliveries.append(stretch)
         else:
             self.overflow += 1
 
-    def _compare(
-        self, known: dict[tuple[int, int], int], place: tuple[int, int], what: str, now: int, at_ns: int
-    ) -> None:
-        """What is named from now on is compared with the smaller number: it fell once."""
-        if now < 0:
-            return
-        before = known.get(place, 0)
-        if now < before and len(self.fallen) < KEPT_MAX:
-            self.fallen.append(Fell(place[1], place[0], at_ns, what, before, now))
-        known[place] = now
+    def _fell(self, fell: Fell) -> None:
+        if len(self.fallen) < KEPT_MAX:
+            self.fallen.append(fell)
+
+
+def _place(audited: AuditedConnection, partition: int) -> FetchPlace:
+    place = audited.places.get(partition)
+    if place is None:
+        place = audited.places[partition] = FetchPlace()
+    return place

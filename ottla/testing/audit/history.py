@@ -224,8 +224,6 @@ class AuditHistory:
     """By topic, as it is in the end."""
     forged: set[int] = field(default_factory=set[int])
     """Producer ids that the test has written batches with by hand."""
-    overflow: int = 0
-    """How many batches came after the last that was kept."""
     begin_ns: int = 0
     error_name: Callable[[int], str] = str
     is_final: Callable[[int], bool] = bool

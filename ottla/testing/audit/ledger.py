@@ -4,6 +4,7 @@ judged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from ottla.testing.wire import WireEvent
 
 NOT_AUDITED: Final = -1
 BATCHES_MAX: Final = 200_000
+PARTITIONS_MAX: Final = 100_000
+"""Incarnations of partitions: those that follow are not audited."""
 HEADER_FROM: Final = 12
 """Base offset and length come before: the first is the client's, the second counts nothing here."""
 # Of the header CRC, last offset delta, greatest timestamp, producer id, epoch and first sequence; then what is added.
@@ -31,8 +34,20 @@ Place = tuple[str | bytes, int]
 """A topic by its name, or by its id in versions that have ids, and a partition."""
 
 
+@dataclass(slots=True)
+class FetchPlace:
+    """Of a connection and a partition."""
+
+    position: int | None = None
+    """Where it asked last, which later requests of a fetch session leave out."""
+    stretch: int | None = None
+    """The index of its stretch that may go on."""
+    log_start_offset: int = 0
+    high_watermark: int = 0
+
+
 class AuditedConnection:
-    __slots__ = ("answerers", "askers", "connection", "event_ns", "last", "number", "seen")
+    __slots__ = ("answerers", "askers", "connection", "event_ns", "last", "number", "places", "seen")
 
     def __init__(self, number: int, connection: Any, seen: SeenConnection, askers: "Notes", answerers: "Notes") -> None:
         self.number = number
@@ -40,6 +55,8 @@ class AuditedConnection:
         self.seen = seen
         self.askers = askers
         self.answerers = answerers
+        self.places: dict[int, FetchPlace] = {}
+        """By partition, what Fetch gave it last."""
         self.event_ns = 0
         self.last = 0
         """The number of the last answer that was noted."""
@@ -54,6 +71,8 @@ class Partitions:
 
     def __init__(self, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]) -> None:
         self.seen: list[AuditedPartition] = []
+        self.is_full = False
+        """Whether some came after the last that is audited."""
         self._begin_offsets = begin_offsets
         self._image = image
         self._numbers: dict[Place, int] = {}
@@ -76,7 +95,10 @@ class Partitions:
             number = NOT_AUDITED
         else:
             number = self._current.get((name, index), len(self.seen))
-            if number == len(self.seen):
+            if number == PARTITIONS_MAX:
+                self.is_full = True
+                number = NOT_AUDITED
+            elif number == len(self.seen):
                 self.seen.append(AuditedPartition(name, index, self._begin_offsets.get((name, index), 0)))
                 self._current[name, index] = number
         self._numbers[place] = number

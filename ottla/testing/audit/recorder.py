@@ -20,8 +20,11 @@ from ottla.testing.audit.ledger import ROW_BYTES, AuditedConnection, Notes, Part
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 ALL: Final = -1
+NOT_RECORDED: Final = -1
 NOTHING: Final[Notes] = {}
 ALL_RECORDS: Final = 1 << 62
+CONNECTIONS_MAX: Final = 50_000
+"""What follows on others is not judged."""
 
 
 class Recorder:
@@ -36,6 +39,8 @@ class Recorder:
         self.partitions = Partitions(image, begin_offsets)
         self.batches = SentBatches()
         self.connections: list[SeenConnection] = []
+        self.overflow = 0
+        """How many connections came after the last one that is recorded."""
         self.fetches = FetchNotes(self.partitions.number, self._count)
         self.commits = CommitNotes(self.partitions.number, self._count)
         self.deleted_before: dict[tuple[str, int], int] = {}
@@ -58,6 +63,13 @@ class Recorder:
             "ListOffsets": self.fetches.answered_ends,
             "OffsetCommit": self.commits.answered,
         }
+        # Of connections that are not recorded: what they delete is not lost.
+        self._askers_beyond: Notes = {"DeleteRecords": self._deleting}
+
+    @property
+    def keeps_commits(self) -> bool:
+        """All of them, and all that was fetched before them."""
+        return not (self.overflow or self.fetches.overflow or self.commits.overflow)
 
     def _count(self) -> int:
         """Of requests so far."""
@@ -96,6 +108,10 @@ class Recorder:
     def _new_connection(self, notes: ConnectionNotes, connection: Any) -> AuditedConnection:
         seen = SeenConnection(notes.name, (notes.client_id or "", connection.peer_host))
         askers, answerers = (NOTHING, NOTHING) if notes.is_of_broker else (self._askers, self._answerers)
+        if len(self.connections) >= CONNECTIONS_MAX:
+            self.overflow += 1
+            beyond = notes.audited = AuditedConnection(NOT_RECORDED, connection, seen, self._askers_beyond, NOTHING)
+            return beyond
         audited = notes.audited = AuditedConnection(len(self.connections), connection, seen, askers, answerers)
         self.connections.append(seen)
         self._audited[id(connection)] = audited

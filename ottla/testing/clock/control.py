@@ -12,7 +12,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.runtime import BrokerTime, LoopRuntime
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
-from ottla.testing.clock.timeline import BrokerTimeline, MachineClock, NodeClock, describe_ms, moment
+from ottla.testing.clock.timeline import BrokerTimeline, MachineClock, NodeClock, checked_wall, describe_ms, moment
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
 from ottla.testing.waits import Waits
@@ -138,7 +138,9 @@ class ClockControl:
     # Moving.
 
     async def advance(self, delta_ms: int, sessions: Sessions, *, every: bool = False) -> Jump:
+        """Raises MomentError."""
         async with self._lock:
+            checked_wall(self.timeline.wall_ms() + delta_ms)
             target_ms = self.timeline.now_ms() + delta_ms
             jump = await self._walked(target_ms, sessions, all_jobs=delta_ms > 0, every=every)
             self._note(f"advanced by {describe_ms(delta_ms)}, {len(jump.fired)} timers ran")

@@ -14,9 +14,16 @@ NS_PER_MS: Final = 1_000_000
 Delta: TypeAlias = float | timedelta | str
 """Seconds, a timedelta, or text such as "500ms", "90s", "1h 30m" or "7d"."""
 
+WALL_MS_MAX: Final = 253_370_764_800_000
+"""9999-01-01, so that a year is left in which moments can be written down."""
+
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _WHOLE: Final = re.compile(rf"-?(?:{_PART.pattern})+\s*")
+
+
+class MomentError(ValueError):
+    """What no time of brokers can be, in one sentence."""
 
 
 class MachineClock:
@@ -141,30 +148,48 @@ class NodeClock:
 
 
 def parse_delta(delta: Delta) -> int:
-    """In milliseconds, which may be negative. Raises ValueError."""
+    """In milliseconds, which may be negative. Raises MomentError."""
     match delta:
         case timedelta():
-            return delta // timedelta(milliseconds=1)
+            return _whole_ms(delta, delta // timedelta(milliseconds=1))
         case str() if _WHOLE.fullmatch(delta):
-            total_ms = sum(round(float(number) * _MS[unit]) for number, unit in _PART.findall(delta))
-            return -total_ms if delta.startswith("-") else total_ms
+            total_ms = sum(float(number) * _MS[unit] for number, unit in _PART.findall(delta))
+            return _whole_ms(delta, -total_ms if delta.startswith("-") else total_ms)
         case int() | float() if not isinstance(delta, bool):
-            return round(delta * 1000)
+            return _whole_ms(delta, delta * 1000)
         case _:
-            raise ValueError(f"{delta!r}: expected seconds, a timedelta, or text such as '90s' or '7d'")
+            raise MomentError(f"{_shown(delta)}: expected seconds, a timedelta, or text such as '90s' or '7d'")
+
+
+def _whole_ms(delta: Delta, ms: float) -> int:
+    """Raises MomentError."""
+    if not abs(ms) <= WALL_MS_MAX:
+        raise MomentError(f"{_shown(delta)}: no clock goes as far")
+    return round(ms)
+
+
+def _shown(delta: object) -> str:
+    return repr(delta)[:60]
 
 
 def parse_forward(delta: Delta) -> int:
-    """Raises ValueError for a negative one."""
+    """Raises MomentError, for a negative one too."""
     delta_ms = parse_delta(delta)
     if delta_ms < 0:
-        raise ValueError(f"{delta!r}: broker time does not go back; clock.set() moves the wall clock alone")
+        raise MomentError(f"{_shown(delta)}: broker time does not go back; clock.set() moves the wall clock alone")
     return delta_ms
 
 
 def parse_moment(when: datetime) -> int:
-    """In milliseconds since 1970; one without a zone is UTC."""
-    return round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    """In milliseconds since 1970; one without a zone is UTC. Raises MomentError."""
+    return checked_wall(round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def checked_wall(wall_ms: int) -> int:
+    """A wall time that brokers can have. Raises MomentError."""
+    if not 0 <= wall_ms <= WALL_MS_MAX:
+        raise MomentError("the wall clock of brokers shows moments from 1970 to 9998")
+    return wall_ms
 
 
 def moment(wall_ms: int) -> datetime:

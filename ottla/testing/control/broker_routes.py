@@ -76,9 +76,10 @@ async def _load(service: ControlService, call: ControlCall) -> SeedDocument:
     if not isinstance(seed, dict):
         raise wrong_value("", "expected an object, as in docs/seed.schema.json")
     try:
-        report = await service.bed.load(cast("dict[str, Any]", seed))
+        report = await service.bed.load(cast("dict[str, Any]", seed), with_files=False)
     except SeedError as error:
         raise wrong_value("", str(error)) from None
+    service.watch_faults()
     service.events.add("seed", topics=report.topics, records=report.records, groups=report.groups)
     return SeedDocument(report.topics, report.records, report.groups)
 

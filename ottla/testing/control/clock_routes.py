@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from ottla.testing.clock.sessions import EXPIRE, Sessions
-from ottla.testing.clock.timeline import moment, parse_forward, parse_moment
+from ottla.testing.clock.timeline import MomentError, describe_ms, moment, parse_forward, parse_moment
 from ottla.testing.control.documents import (
     ClockAdvance,
     ClockDocument,
@@ -17,6 +17,9 @@ from ottla.testing.control.documents import (
 from ottla.testing.control.problems import wrong_value
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
+
+EVERY_MS_MAX: Final = 3_600_000
+"""Of periodic jobs: 36,000 rounds, which take a second of the processor."""
 
 
 def _clock(service: ControlService, _call: ControlCall) -> ClockDocument:
@@ -39,9 +42,11 @@ async def _advance(service: ControlService, call: ControlCall) -> FiredList:
     sessions: Sessions = frozenset(body.expired) if body.expired else body.sessions
     try:
         delta_ms = parse_forward(body.by)
-    except ValueError as error:
+        if body.every and delta_ms > EVERY_MS_MAX:
+            raise wrong_value("every", f"each round of periodic jobs, of at most {describe_ms(EVERY_MS_MAX)}")
+        jump = await service.bed.clock.advance(delta_ms, sessions, every=body.every)
+    except MomentError as error:
         raise wrong_value("by", str(error)) from None
-    jump = await service.bed.clock.advance(delta_ms, sessions, every=body.every)
     service.events.add("clock_advance", by_ms=delta_ms, fired=len(jump.fired))
     return FiredList([FiredDocument(_text(each.at), each.node, each.kind, each.what) for each in jump.fired])
 
@@ -72,7 +77,9 @@ def _moment_ms(text: str) -> int:
     """Raises Problem."""
     try:
         return parse_moment(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
+    except MomentError as error:
+        raise wrong_value("at", f"{text[:60]!r}: {error}") from None
+    except ValueError:
         raise wrong_value("at", f"{text[:60]!r}: expected a moment such as 2026-11-23T12:00:00+00:00") from None
 
 

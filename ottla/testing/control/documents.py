@@ -106,6 +106,12 @@ class LeaderBody:
     to: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreBody:
+    members: Literal["leave", "keep"] = "leave"
+    """Whether groups come back without members, or with those of the snapshot."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmptyBody:
     pass
@@ -395,6 +401,32 @@ class FindingDocument:
 @dataclass(frozen=True, slots=True)
 class AuditDocument:
     findings: Sequence[FindingDocument]
+    unjudged: str | None
+    """What they do not cover, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotNames:
+    snapshots: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDocument:
+    name: str
+    partitions: int
+    copied_bytes: int
+    """Of active segments; sealed ones are shared with the log."""
+    duration_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreDocument:
+    name: str
+    topics: int
+    """Those that were not as in the snapshot."""
+    leaks: Sequence[str]
+    """Clients that were cut."""
+    duration_ms: float
 
 
 @dataclass(frozen=True, slots=True)

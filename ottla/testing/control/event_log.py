@@ -7,6 +7,7 @@ from dataclasses import fields
 from enum import Enum
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from ottla.coordinator.facts import Fact
 
@@ -22,6 +23,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self._kept: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self._watched: WeakSet[Fault] = WeakSet()
         self._waiting: dict[asyncio.Future[None], None] = {}
         self.count = 0
         """The number of the last one."""
@@ -41,6 +43,9 @@ class EventLog:
 
     def watch(self, fault: "Fault") -> None:
         """Its hits are events from now on."""
+        if fault in self._watched:
+            return
+        self._watched.add(fault)
 
         def hit() -> None:
             last = fault.last

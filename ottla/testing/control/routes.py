@@ -16,14 +16,13 @@ from ottla.testing.control.log_routes import LOG_ROWS
 from ottla.testing.control.openapi import openapi_document
 from ottla.testing.control.router import ControlCall, Router, Row, json_response
 from ottla.testing.control.service import ControlService
+from ottla.testing.control.snapshot_routes import SNAPSHOT_ROWS
 from ottla.testing.control.wait_routes import WAIT_ROWS
 from ottla.testing.control.world_routes import WORLD_ROWS, about
 from ottla.testing.testbed import Testbed
 
 # Each with what it would do.
 NOT_SERVED_ROWS: Final = (
-    Row("PUT", "/v1/snapshots/{name}", "Keep the state of the brokers."),
-    Row("POST", "/v1/snapshots/{name}/restore", "Go back to a snapshot."),
     Row("PUT", "/v1/links", "Faults between brokers."),
     Row("PUT", "/v1/disks/{node}", "Faults of a disk."),
     Row("POST", "/v1/wire/start", "Record requests to a file."),
@@ -48,6 +47,7 @@ ROWS: Final = (
     Row("GET", "/v1/openapi.json", "This table, as OpenAPI 3.1.", _openapi, needs_brokers=False),
     *WORLD_ROWS,
     *BROKER_ROWS,
+    *SNAPSHOT_ROWS,
     *CLOCK_ROWS,
     *LOG_ROWS,
     *FAULT_ROWS,

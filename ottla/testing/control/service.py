@@ -49,6 +49,11 @@ class ControlService:
             there = ", ".join(each.id for each in self.faults) or "none"
             raise missing("fault", f"there is no rule {fault_id!r}, only {there}") from None
 
+    def watch_faults(self) -> None:
+        """Hits of all rules that there are now are events."""
+        for fault in self.faults:
+            self.events.watch(fault)
+
     def check_running(self) -> None:
         """Raises Problem."""
         if not self.bed.hosted.parts():

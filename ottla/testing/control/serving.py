@@ -31,6 +31,7 @@ from ottla.testing.testbed import Testbed
 from ottla.testing.wire_capture.connections import CaptureHost
 
 MARKER_TEXT: Final = "Brokers in testing mode have used this directory: their time may have been set.\n"
+SNAPSHOTS: Final = f"{TESTING_MARKER}-snapshots"
 REMOTE: Final = "--testing-remote"
 
 
@@ -50,12 +51,16 @@ class TestingBrokers:
 
     def __init__(self, hosting: Hosting, brokers: int, data_dir: Path, options: TestingOptions) -> None:
         """Raises ConfigError."""
-        self._bed = Testbed(brokers=brokers, hosting=hosting)
+        # Without control no client could ask for an audit.
+        audit = "off" if options.control is None else "errors"
+        self._bed = Testbed(brokers=brokers, hosting=hosting, audit=audit)
         self._data_dir = data_dir
         self._options = options
         self._hosting = hosting
         self._access = None if options.control is None else access_of(options, os.environ)
         self._control: ControlListener | None = None
+        self._written: Path | None = None
+        """The control file, once it is there."""
         check_listeners(hosting.config, hosting.host, options)
 
     @property
@@ -90,7 +95,7 @@ class TestingBrokers:
             "testing mode: everything can be deleted, faults and time are made; not for production",
             data_dir=str(self._data_dir),
         )
-        await self._bed.start_here(self._data_dir)
+        await self._bed.start_here(self._data_dir, self._data_dir / SNAPSHOTS)
         if self._access is None:
             return
         try:
@@ -107,33 +112,33 @@ class TestingBrokers:
         await control.open(parse_control_address(options.control))
         self._control = control
         if options.control_file is not None:
+            path = Path(options.control_file)
             try:
-                write_control_file(Path(options.control_file), control.url, access.token, self.bootstrap)
+                write_control_file(path, control.url, access.token, self.bootstrap)
             except OSError as error:
-                raise StartError(f"cannot write {options.control_file} (--control-file): {reason_of(error)}") from None
+                raise StartError(f"cannot write {path} (--control-file): {reason_of(error)}") from None
+            self._written = path
 
     async def stop(self) -> bool:
         """Whether all data was closed cleanly."""
         if self._control is not None:
             await self._control.close()
             self._control = None
-            if self._options.control_file is not None:
-                remove_file(Path(self._options.control_file))
+        if self._written is not None:
+            self._written.unlink(missing_ok=True)
         faults = self._bed.hosted.fault_host.faults_if_used
         if faults is not None:
             # A broker that stops would wait for requests that rules hold.
             faults.clear()
-        return await self._bed.hosted.stop()
+        stopped_cleanly = await self._bed.hosted.stop()
+        self._bed.remove_snapshots()
+        return stopped_cleanly
 
 
 def testing_log(log_format: str, level: str, stream: TextIO) -> tuple[LazyLog, LogLines]:
     """The log of the brokers, which reports show as well."""
     lines = LogLines(stream)
     return LazyLog(log_format, level, cast("TextIO", lines)), lines
-
-
-def remove_file(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 def access_of(options: TestingOptions, environment: Mapping[str, str]) -> ControlAccess:

@@ -106,7 +106,8 @@ def _audit(service: ControlService, _call: ControlCall) -> AuditDocument:
         [
             FindingDocument(each.kind.name, each.what, each.where, each.client_id, each.events, each.explained_by)
             for each in found
-        ]
+        ],
+        service.bed.auditor.unjudged(),
     )
 
 

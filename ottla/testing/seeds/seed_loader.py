@@ -46,11 +46,11 @@ class SeedLoader:
         self._reader = reader
         self._writer = writer
 
-    async def load(self, seed: str | Path | Mapping[str, Any]) -> SeedReport:
-        """A file or what it would say; files that a mapping names are those of the working directory. What is wrong
-        with its form is said before anything is done. Raises SeedError and OSError."""
+    async def load(self, seed: str | Path | Mapping[str, Any], *, with_files: bool = True) -> SeedReport:
+        """A file or what it would say; files that a mapping names are those of the working directory, or refused. What
+        is wrong with its form is said before anything is done. Raises SeedError and OSError."""
         if isinstance(seed, Mapping):
-            return await self._load(checked(seed), Path.cwd())
+            return await self._load(checked(seed), Path.cwd() if with_files else None)
         path = Path(seed)
         found = read_seed(path)
         try:
@@ -58,7 +58,7 @@ class SeedLoader:
         except SeedError as error:
             raise SeedError(f"{path.name}: {error}") from None
 
-    async def _load(self, seed: Mapping[str, Any], directory: Path) -> SeedReport:
+    async def _load(self, seed: Mapping[str, Any], directory: Path | None) -> SeedReport:
         records = 0
         for name, topic in seed.get("topics", {}).items():
             given: Mapping[str, Any] = {"partitions": topic} if isinstance(topic, int) else topic
@@ -84,7 +84,7 @@ class SeedLoader:
             partitions, factor = given.get("partitions"), given.get("replication_factor")
             await self._writer.create_topic(name, partitions, factor, given.get("configs", {}))
 
-    async def _produce(self, name: str, given: Sequence[Mapping[str, Any]], directory: Path) -> int:
+    async def _produce(self, name: str, given: Sequence[Mapping[str, Any]], directory: Path | None) -> int:
         count = 0
         for index, each in enumerate(given):
             records = list(records_of(each, directory, f"records[{index}]"))

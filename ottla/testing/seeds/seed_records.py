@@ -13,8 +13,9 @@ from ottla.testing.seeds.seed_schema import PAYLOADS, SeedError
 Json: TypeAlias = "str | int | float | list[Json] | dict[str, Json] | None"
 
 
-def records_of(given: Mapping[str, Any], directory: Path, path: str) -> Iterator[Record]:
-    """`given` is a record of the schema, `directory` that of its files. Raises SeedError."""
+def records_of(given: Mapping[str, Any], directory: Path | None, path: str) -> Iterator[Record]:
+    """`given` is a record of the schema, `directory` that of its files, None where it may name none. Raises
+    SeedError."""
     payloads = [name for name in PAYLOADS if name in given]
     if len(payloads) != 1:
         raise SeedError(f"{path}: expected one of {', '.join(PAYLOADS)}, not {len(payloads)} of them")
@@ -39,11 +40,16 @@ def _text_value(kind: str, given: Any, n: int | None) -> bytes | None:
     return None if given is None else _filled(given, n).encode()
 
 
-def _bytes_of(kind: str, given: str, directory: Path, path: str) -> bytes:
+def _bytes_of(kind: str, given: str, directory: Path | None, path: str) -> bytes:
+    if kind == "base64":
+        try:
+            return base64.b64decode(given, validate=True)
+        except binascii.Error as error:
+            raise SeedError(f"{path}: not base64: {error}") from None
+    if directory is None:
+        raise SeedError(f"{path}: a seed that comes over the network names no files; base64 has any bytes")
     try:
-        return base64.b64decode(given, validate=True) if kind == "base64" else (directory / given).read_bytes()
-    except binascii.Error as error:
-        raise SeedError(f"{path}: not base64: {error}") from None
+        return (directory / given).read_bytes()
     except OSError as error:
         raise SeedError(f"{path}: {directory / given}: {error.strerror}") from None
 

@@ -1,11 +1,13 @@
 """Links and disks of all brokers of a testbed: what is handed to each of them when it starts, and what a test has done
 to them, for the report of its failure."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import time
+from typing import Final
 
 from ottla.broker.assembly import Parts
 from ottla.broker.local_cluster import Surroundings
@@ -14,6 +16,8 @@ from ottla.testing.surroundings.disk_files import DiskFileSystem, DiskState
 from ottla.testing.surroundings.link_network import LinkMap, LinkNetwork
 from ottla.testing.surroundings.link_store import LinkStore
 from ottla.testing.surroundings.ways import STORE, Ways
+
+STEPS_KEPT: Final = 1000
 
 
 class AllSurroundings:
@@ -76,7 +80,7 @@ class FaultSteps:
     def __init__(self, broker_wall_ms: Callable[[], int]) -> None:
         """`broker_wall_ms`: the time of the brokers."""
         self._broker_wall_ms = broker_wall_ms
-        self._steps: list[FaultStep] = []
+        self._steps: deque[FaultStep] = deque(maxlen=STEPS_KEPT)
 
     def note(self, what: str) -> None:
         self._steps.append(FaultStep(what, int(time() * 1000), self._broker_wall_ms()))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.testing.clock.timeline import NodeClock, describe_ms, parse_delta, parse_forward, parse_moment
+from ottla.testing.clock.timeline import MomentError, NodeClock, describe_ms, parse_delta, parse_forward, parse_moment
 from tests.kit.clock.world import WALL_MS, World
 
 
@@ -135,6 +135,18 @@ def test_durations_are_read(delta: float | timedelta | str, ms: int) -> None:
 def test_other_durations_and_the_way_back_are_refused(delta: object) -> None:
     with pytest.raises(ValueError, match=r"expected seconds|does not go back"):
         parse_forward(delta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delta", ["9" * 400 + "d", "-9999999d", 1e300, float("nan"), timedelta.max, "3000000d"])
+def test_durations_beyond_all_moments_are_refused(delta: float | timedelta | str) -> None:
+    with pytest.raises(MomentError, match="no clock goes as far"):
+        parse_delta(delta)
+
+
+@pytest.mark.parametrize("year", [1969, 9999])
+def test_moments_that_brokers_cannot_show_are_refused(year: int) -> None:
+    with pytest.raises(MomentError, match="from 1970 to 9998"):
+        parse_moment(datetime(year, 1, 2, tzinfo=UTC))
 
 
 def test_skews_may_be_negative_and_moments_are_utc() -> None:
