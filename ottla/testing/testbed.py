@@ -86,7 +86,7 @@ class Testbed:
         self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
-        self.steps = FaultSteps(times.timeline.wall_ms)
+        self.steps = FaultSteps(times.timeline)
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics, self._is_audited = dict(topics or {}), audit != "off"
