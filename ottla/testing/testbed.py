@@ -135,11 +135,17 @@ class Testbed:
         assert scratch is not None, "what runs has its data somewhere"
         self._loop = self._scratch = None
         try:
-            loop.call(self._around.heal)
-            loop.run(self.hosted.stop())
+            loop.run(self.stop_here())
         finally:
             loop.stop()
             scratch.remove()
+
+    async def stop_here(self) -> bool:
+        """The end of `start_here`: whether all data was closed cleanly. Nothing that a test has broken holds it up."""
+        self._clear_rules()
+        await self.control.cancel_restarts()
+        self._around.heal()
+        return await self.hosted.stop()
 
     @property
     def loop(self) -> BrokerLoop:
@@ -177,9 +183,7 @@ class Testbed:
     async def reset(self) -> ResetReport:
         """Fault rules go first, then links, disks and brokers are as at first, and time is the machine's again. The
         topics that were given at the start are made again."""
-        faults = self.hosted.fault_host.faults_if_used
-        if faults is not None:
-            faults.clear()
+        self._clear_rules()
         self.clock.reset()
         leaks = await self.open_connections()
         await self.control.heal()
@@ -217,6 +221,12 @@ class Testbed:
         return self.reader.connections()
 
     # Inside.
+
+    def _clear_rules(self) -> None:
+        """What they hold goes on."""
+        faults = self.hosted.fault_host.faults_if_used
+        if faults is not None:
+            faults.clear()
 
     def _attach(self, parts: Parts) -> None:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))

@@ -118,6 +118,16 @@ def test_without_brokers_calls_say_so(cluster: Replicated, call: Any) -> None:
         call(cluster.kafka)
 
 
+def test_later_restart_ends_with_the_testbed(caplog: pytest.LogCaptureFixture) -> None:
+    bed = three_brokers()
+    Kafka(bed).brokers[1].kill()
+    Kafka(bed).brokers[1].restart(after=3600)
+    tasks = bed.loop.call(lambda: asyncio.all_tasks(bed.loop.loop))
+    bed.stop()
+    assert all(task.done() for task in tasks if task.get_name() == "restart 1")
+    assert [task.get_name() for task in tasks].count("restart 1") == 1
+
+
 def test_testbed_ends_with_faults_in_force() -> None:
     bed = three_brokers()
     kafka = Kafka(bed)

@@ -119,11 +119,7 @@ class TestingBrokers:
             self._control = None
             if self._options.control_file is not None:
                 remove_file(Path(self._options.control_file))
-        faults = self._bed.hosted.fault_host.faults_if_used
-        if faults is not None:
-            # A broker that stops would wait for requests that rules hold.
-            faults.clear()
-        return await self._bed.hosted.stop()
+        return await self._bed.stop_here()
 
 
 def testing_log(log_format: str, level: str, stream: TextIO) -> tuple[LazyLog, LogLines]:

@@ -104,10 +104,7 @@ class BrokerControl:
 
     async def heal(self) -> None:
         """Links, disks and stopped processes are as at first, and all brokers are active."""
-        restarts, self._restarts = self._restarts, set()
-        for task in restarts:
-            task.cancel()
-        await asyncio.gather(*restarts, return_exceptions=True)
+        await self.cancel_restarts()
         for node_id in self._hosted.node_ids:
             if self._around.ways.is_stopped(node_id):
                 self._continue(node_id)
@@ -120,6 +117,13 @@ class BrokerControl:
             if parts is None or any(each.log.failure is not None for each in parts.replicas):
                 await self._hosted.start_again(node_id)
         await self._waits.wait(BrokersActive(self._sources, self._hosted.node_ids), WITHIN_S)
+
+    async def cancel_restarts(self) -> None:
+        """Those that were to come later."""
+        restarts, self._restarts = self._restarts, set()
+        for task in restarts:
+            task.cancel()
+        await asyncio.gather(*restarts, return_exceptions=True)
 
     # Partitions.
 
