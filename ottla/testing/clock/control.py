@@ -185,7 +185,8 @@ class ClockControl:
         deadlines = [
             entry.deadline_ms
             for wheel, entry in self._entries()
-            if (entry.kind not in PERIODIC if kind is None else entry.kind is kind)
+            if not wheel.is_stopped
+            and (entry.kind not in PERIODIC if kind is None else entry.kind is kind)
             and not policy.spares(wheel.node_id, entry.key)
         ]
         return max(min(deadlines), now_ms) if deadlines else None

@@ -39,7 +39,8 @@ class DrivenWheel(LoopWheel):
 
     @property
     def is_stopped(self) -> bool:
-        return self._stopped
+        """No timer runs: the broker has ended, or is paused."""
+        return self._stopped or self._is_held
 
     def schedule(
         self,
