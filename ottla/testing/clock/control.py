@@ -127,11 +127,12 @@ class ClockControl:
     def reset(self) -> None:
         """Time is the machine's again."""
         self.travellers.clear()
+        self.ties = None
         if not self.is_touched:
             return
         self.timeline.make_real()
         self._times.drive()
-        self._sessions, self.ties, self.is_touched = SPARE, None, False
+        self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
         self._notes.clear()
 
