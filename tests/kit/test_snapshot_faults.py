@@ -2,13 +2,32 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
+from ottla.testing.faults.rule_values import RuleError
 from ottla.testing.handle import Kafka
+from ottla.testing.testbed import Testbed
 
 NEW_YEAR = datetime(2031, 1, 1, tzinfo=UTC)
 
 
 def values(handle: Kafka, topic: str = "orders") -> list[bytes | None]:
     return [record.value for record in handle.records(topic)]
+
+
+def test_refused_snapshot_leaves_files_alone(handle: Kafka, bed: Testbed) -> None:
+    """A rule that JSON cannot say is no part of a snapshot."""
+    handle.create_topic("orders", 1, configs={"segment.bytes": 1024 * 1024})
+    for value in (b"x", b"y", b"z"):
+        handle.produce("orders", [value * 400_000])
+    handle.fault(api="Produce", do="hold", when=lambda request: False, optional=True)
+    with pytest.raises(RuleError, match="Python only"):
+        handle.snapshot("ordered")
+
+    (parts,) = bed.hosted.parts().values()
+    replica = parts.replicas.partition("orders", 0)
+    bed.call(lambda: replica.log.truncate_to(1))
+    assert replica.log.failure is None
 
 
 def test_time_of_a_paused_broker_waits_for_it(handle: Kafka) -> None:

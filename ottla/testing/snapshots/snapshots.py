@@ -101,19 +101,18 @@ class Snapshots:
         OSError, KafkaStorageError and RuleError; nothing is left behind then."""
         parts = self._parts()
         await parts.topic_logs.all_made()
-        settings = await self._settings(parts)
+        settings, rules = await self._settings(parts), self._rules()
         began = perf_counter()
         self._count += 1
         directory = parent / str(self._count)
         parts.runtime.end_event()
         try:
             copies = self._copy_logs(parts, directory)
-            kept = _Snapshot(
-                directory, dict(parts.metadata.image.topics), settings, copies, _producers(parts, copies), self._rules()
-            )
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
+        topics, producer_ids = dict(parts.metadata.image.topics), _producers(parts, copies)
+        kept = _Snapshot(directory, topics, settings, copies, producer_ids, rules)
         duration_ms = (perf_counter() - began) * 1000
         self.drop(name)
         self._kept[name] = kept
