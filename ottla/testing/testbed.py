@@ -83,7 +83,7 @@ class Testbed:
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
-        self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
+        self.snapshots = Snapshots(self.hosted, self.world, self.clock, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self.steps = FaultSteps(times.timeline)

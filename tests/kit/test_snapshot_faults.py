@@ -1,6 +1,7 @@
 """Snapshots and restores of a broker whose time was moved, whose disk fails, or that is paused."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,58 @@ NEW_YEAR = datetime(2031, 1, 1, tzinfo=UTC)
 
 def values(handle: Kafka, topic: str = "orders") -> list[bytes | None]:
     return [record.value for record in handle.records(topic)]
+
+
+def test_time_comes_back_with_the_world(handle: Kafka) -> None:
+    """Else what a restore brings is older than its retention."""
+    handle.clock.freeze(at=NEW_YEAR)
+    handle.clock.skew(0, "5s")
+    handle.produce("orders", [b"book"])
+    handle.snapshot("ordered")
+    handle.clock.advance("8d")
+    assert values(handle) == []
+    handle.clock.set_rate(60)
+    handle.clock.resume()
+
+    handle.restore("ordered")
+
+    assert (handle.clock.now(), handle.clock.rate) == (NEW_YEAR, 1.0)
+    handle.clock.advance("6d")
+    assert values(handle) == [b"book"]
+    handle.clock.advance("2d")
+    assert values(handle) == []
+
+
+def test_time_is_the_machines_where_it_was_at_the_snapshot(handle: Kafka, bed: Testbed) -> None:
+    handle.snapshot("first")
+    handle.clock.freeze(at=NEW_YEAR)
+
+    handle.restore("first")
+
+    timeline = bed.clock.timeline
+    assert abs(bed.call(lambda: timeline.wall_ms() - timeline.machine.wall_ms())) < 100
+    assert not timeline.is_frozen
+    assert bed.call(bed.clock.report) == []
+
+
+def test_followers_of_time_come_back_too(handle: Kafka) -> None:
+    class Moved:
+        now: Any = None
+
+        def shift(self, delta: Any) -> None:
+            self.now += delta
+
+        def move_to(self, when: datetime) -> None:
+            self.now = when
+
+    moved = Moved()
+    handle.clock.follow(moved)
+    handle.clock.freeze(at=NEW_YEAR)
+    handle.snapshot("ordered")
+    handle.clock.advance("8d")
+    assert moved.now != NEW_YEAR
+    handle.restore("ordered")
+    assert moved.now == NEW_YEAR
 
 
 def test_refused_snapshot_leaves_files_alone(handle: Kafka, bed: Testbed) -> None:

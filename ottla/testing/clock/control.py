@@ -12,7 +12,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.runtime import BrokerTime, LoopRuntime
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
-from ottla.testing.clock.timeline import BrokerTimeline, MachineClock, NodeClock, describe_ms, moment
+from ottla.testing.clock.timeline import BrokerTimeline, MachineClock, NodeClock, TimeState, describe_ms, moment
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
 from ottla.testing.waits import Waits
@@ -40,6 +40,14 @@ class Pending:
 class Jump:
     fired: list[Fired]
     passed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptClock:
+    """How time ran at a moment."""
+
+    time: TimeState
+    sessions: Sessions
 
 
 class BrokerTimes:
@@ -135,6 +143,19 @@ class ClockControl:
         self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
         self._notes.clear()
+
+    def kept(self) -> KeptClock | None:
+        """For `go_back_to`; None where nothing was moved."""
+        return KeptClock(self.timeline.state(), self._sessions) if self.is_touched else None
+
+    def go_back_to(self, kept: KeptClock | None) -> None:
+        """Time runs as it did then, and shows what it would have shown; deadlines stay where they are."""
+        if kept is None:
+            self.reset()
+            return
+        self.timeline.go_back_to(kept.time)
+        self._sessions = kept.sessions
+        self._touched("as at the snapshot")
 
     # Moving.
 

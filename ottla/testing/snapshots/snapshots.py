@@ -27,6 +27,7 @@ from ottla.cluster.topic_changes import replace_topics
 from ottla.cluster.topics import new_partition, new_topic_id
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.storage.checkpoints import TopicPartition
+from ottla.testing.clock.control import ClockControl, KeptClock
 from ottla.testing.conditions import GivenCondition, Sources, coordinators_loaded
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.snapshots.kept_files import KeptFiles
@@ -75,15 +76,23 @@ class _Snapshot:
     producer_ids: frozenset[int]
     """Those that a log or a transactional id knows."""
     rules: list[dict[str, Any]]
+    clock: KeptClock | None
 
 
 class Snapshots:
     """Everything here runs on the loop of the broker."""
 
     def __init__(
-        self, hosted: HostedBrokers, world: WorldKeeper, files: KeptFiles, sources: Sources, waits: Waits
+        self,
+        hosted: HostedBrokers,
+        world: WorldKeeper,
+        clock: ClockControl,
+        files: KeptFiles,
+        sources: Sources,
+        waits: Waits,
     ) -> None:
         self._hosted = hosted
+        self._clock = clock
         self._world = world
         self._files = files
         self._sources = sources
@@ -112,7 +121,7 @@ class Snapshots:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         topics, producer_ids = dict(parts.metadata.image.topics), _producers(parts, copies)
-        kept = _Snapshot(directory, topics, settings, copies, producer_ids, rules)
+        kept = _Snapshot(directory, topics, settings, copies, producer_ids, rules, self._clock.kept())
         duration_ms = (perf_counter() - began) * 1000
         self.drop(name)
         self._kept[name] = kept
@@ -139,6 +148,8 @@ class Snapshots:
             self._world.close_connections(parts)
             # The requests of a connection are forgotten when it is lost, which is in the next turn.
             await next_step()
+            # What is loaded is judged by the time that it is of.
+            self._clock.go_back_to(snapshot.clock)
             self._world.floor.rise([parts], snapshot.producer_ids)
             with self._world.without_coordinators(parts):
                 changed = await self._replace(parts, snapshot)
