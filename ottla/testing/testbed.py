@@ -207,8 +207,12 @@ class Testbed:
         return await self.snapshots.take(name, self._scratch.path / "snapshots")
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
-        """Raises SnapshotError, StoreError."""
-        report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        """Fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError, StoreError."""
+        self.snapshots.checked(name, members)
+        self._clear_rules()
+        leaks = await self.open_connections()
+        await self.control.heal()
+        report = await self.snapshots.restore(name, leaks, members=members)
         self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name

@@ -8,6 +8,7 @@ import pytest
 from ottla.testing.faults.rule_values import RuleError
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
+from tests.kit.clusters import outcome
 
 NEW_YEAR = datetime(2031, 1, 1, tzinfo=UTC)
 
@@ -66,6 +67,28 @@ def test_followers_of_time_come_back_too(handle: Kafka) -> None:
     assert moved.now != NEW_YEAR
     handle.restore("ordered")
     assert moved.now == NEW_YEAR
+
+
+def test_restore_heals_disks_and_goes_on_after_a_pause(handle: Kafka) -> None:
+    handle.create_topic("orders", 1, configs={"flush.messages": 1})
+    handle.produce("orders", [b"first"])
+    handle.snapshot("ordered")
+
+    handle.disk(0).full()
+    handle.restore("ordered")
+    assert outcome(handle) == "ok"
+
+    handle.disk(0).fail("fsync", times=None)
+    assert outcome(handle) == "KAFKA_STORAGE_ERROR"
+    handle.restore("ordered")
+    assert values(handle) == [b"first"]
+    assert outcome(handle) == "ok"
+
+    handle.links.cut("clients", to=0)
+    handle.brokers[0].pause()
+    handle.restore("ordered")
+    assert values(handle) == [b"first"]
+    assert outcome(handle) == "ok"
 
 
 def test_refused_snapshot_leaves_files_alone(handle: Kafka, bed: Testbed) -> None:

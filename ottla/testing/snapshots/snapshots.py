@@ -136,11 +136,20 @@ class Snapshots:
                 self._files.forget(each.kept_paths())
             shutil.rmtree(dropped.directory)
 
-    async def restore(self, name: str, leaks: Sequence[ConnectionView], *, members: str) -> RestoreReport:
-        """`leaks` are the connections that clients have open now. Raises SnapshotError, and StoreError."""
+    def checked(self, name: str, members: str) -> _Snapshot:
+        """What `restore` takes. Raises SnapshotError."""
+        self._refuse_several()
         if members not in MEMBERS:
             raise SnapshotError(f"members={members!r}: expected one of {', '.join(MEMBERS)}")
-        parts, snapshot = self._parts(), self._find(name)
+        if name not in self._kept:
+            known = ", ".join(map(repr, self._kept)) or "none was taken"
+            raise SnapshotError(f"there is no snapshot {name!r}: {known}")
+        return self._kept[name]
+
+    async def restore(self, name: str, leaks: Sequence[ConnectionView], *, members: str) -> RestoreReport:
+        """`leaks` are the connections that clients have open now. Raises SnapshotError, and StoreError."""
+        snapshot = self.checked(name, members)
+        parts = self._parts()
         began = perf_counter()
         # The door is closed: connections that come from now on wait as in front of a broker that starts.
         parts.runtime.is_serving = False
@@ -162,7 +171,8 @@ class Snapshots:
                 connection.release(HELD_BY_START)
         parts.transaction_loader.start()
         self._world.forget_requests(parts)
-        self._apply_rules(snapshot)
+        if snapshot.rules:
+            self._hosted.fault_host.faults.add_all(snapshot.rules)
         return RestoreReport(name, len(changed), tuple(leaks), (perf_counter() - began) * 1000)
 
     # Taking.
@@ -228,26 +238,16 @@ class Snapshots:
         loaded = GivenCondition(lambda: not loader.loading(), "the transaction coordinator's loading")
         await self._waits.wait(loaded, WITHIN_S)
 
-    def _apply_rules(self, snapshot: _Snapshot) -> None:
-        faults = self._hosted.fault_host.faults_if_used
-        if faults is not None:
-            faults.clear()
-        if snapshot.rules:
-            self._hosted.fault_host.faults.add_all(snapshot.rules)
-
-    def _find(self, name: str) -> _Snapshot:
-        if name not in self._kept:
-            known = ", ".join(map(repr, self._kept)) or "none was taken"
-            raise SnapshotError(f"there is no snapshot {name!r}: {known}")
-        return self._kept[name]
-
     def _parts(self) -> Parts:
+        self._refuse_several()
+        return self._hosted.first()
+
+    def _refuse_several(self) -> None:
         if self._hosted.count > 1:
             raise SnapshotError(
                 f"a snapshot is of one broker, and here are {self._hosted.count}, whose replicas would have to be "
                 "restored together: use reset(), and load the seed again"
             )
-        return self._hosted.first()
 
 
 def _producers(parts: Parts, copies: dict[TopicPartition, LogCopy]) -> frozenset[int]:
