@@ -164,7 +164,9 @@ class Testbed:
         if state is None:
             known = ", ".join(map(str, self.hosted.node_ids))
             raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {known}")
-        return BrokerDisk(self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id))
+        return BrokerDisk(
+            self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id), self.snapshots.log_damaged
+        )
 
     def note_step(self, what: str) -> None:
         """For the report of a failure."""

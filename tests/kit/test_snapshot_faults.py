@@ -91,6 +91,20 @@ def test_restore_heals_disks_and_goes_on_after_a_pause(handle: Kafka) -> None:
     assert outcome(handle) == "ok"
 
 
+@pytest.mark.parametrize("offset", [0, 1], ids=["sealed", "active"])
+def test_damage_is_not_done_to_snapshots(handle: Kafka, offset: int) -> None:
+    handle.create_topic("orders", 1, configs={"segment.bytes": 1024 * 1024})
+    handle.produce("orders", [b"x" * 900_000])
+    handle.produce("orders", [b"y" * 900_000])
+    before = handle.records("orders")
+    handle.snapshot("ordered")
+    handle.disk(0).corrupt("orders", 0, offset=offset)
+
+    handle.restore("ordered")
+
+    assert handle.records("orders") == before
+
+
 def test_refused_snapshot_leaves_files_alone(handle: Kafka, bed: Testbed) -> None:
     """A rule that JSON cannot say is no part of a snapshot."""
     handle.create_topic("orders", 1, configs={"segment.bytes": 1024 * 1024})

@@ -27,6 +27,7 @@ from ottla.cluster.topic_changes import replace_topics
 from ottla.cluster.topics import new_partition, new_topic_id
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.log import Log
 from ottla.testing.clock.control import ClockControl, KeptClock
 from ottla.testing.conditions import GivenCondition, Sources, coordinators_loaded
 from ottla.testing.hosting import HostedBrokers
@@ -135,6 +136,12 @@ class Snapshots:
             for each in dropped.copies.values():
                 self._files.forget(each.kept_paths())
             shutil.rmtree(dropped.directory)
+
+    def log_damaged(self, log: Log) -> None:
+        """Its files were changed behind its back: snapshots do not take it for what they have."""
+        for snapshot in self._kept.values():
+            for copy in snapshot.copies.values():
+                copy.is_not(log)
 
     def checked(self, name: str, members: str) -> _Snapshot:
         """What `restore` takes. Raises SnapshotError."""
