@@ -70,21 +70,20 @@ class LoopWheel(TimingWheel):
     def stop(self) -> None:
         """No timer runs any more."""
         self._stopped = True
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._disarm()
 
     def hold(self) -> None:
         """No timer runs before `release`, as in a process that is stopped and will be continued."""
         self._is_held = True
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._disarm()
 
     def release(self) -> None:
         """What was due since then runs now."""
         self._is_held = False
-        self._armed_ms = NEVER
+        self._arm_next()
+
+    def _arm_next(self) -> None:
+        self._disarm()
         wakeup_ms = self.next_wakeup_ms()
         if wakeup_ms is not None:
             self._arm(wakeup_ms)
@@ -92,11 +91,21 @@ class LoopWheel(TimingWheel):
     def _arm(self, wakeup_ms: int) -> None:
         if self._stopped or self._is_held:
             return
+        self._disarm()
+        delay_s = self._delay_s(wakeup_ms)
+        if delay_s is not None:
+            self._armed_ms = wakeup_ms
+            self._handle = self._loop.call_later(delay_s, self._turn)
+
+    def _disarm(self) -> None:
+        self._armed_ms = NEVER
         if self._handle is not None:
             self._handle.cancel()
-        self._armed_ms = wakeup_ms
-        delay_s = max(wakeup_ms - self._clock.now_ms(), 0) / 1000
-        self._handle = self._loop.call_later(delay_s, self._turn)
+            self._handle = None
+
+    def _delay_s(self, deadline_ms: int) -> float | None:
+        """How long the loop has to wait for a deadline; None: it does not come by itself."""
+        return max(deadline_ms - self._clock.now_ms(), 0) / 1000
 
     def _turn(self) -> None:
         # Whatever the actions schedule arms the next call, and `_handle` must not stand for the one that runs.

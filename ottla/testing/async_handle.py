@@ -171,7 +171,9 @@ class KafkaAsync:
         return await self._bed.loop.wait(self._bed.snapshot(name))
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
-        return await self._bed.loop.wait(self._bed.restore(name, members=members))
+        report = await self._bed.loop.wait(self._bed.restore(name, members=members))
+        self._bed.clock.travellers.move_to(await self.clock.now())
+        return report
 
     async def _wait(self, condition: Condition, within: float | None) -> None:
         await self._bed.loop.wait(self._bed.wait(condition, within))

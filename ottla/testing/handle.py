@@ -237,8 +237,11 @@ class Kafka:
     def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Gives the broker that state again, at the same port. Connections of clients are closed. Groups come back
         empty, with their offsets; with `members="keep"` they have their members, whose sessions begin again. Open
-        transactions come back open. Raises SnapshotError where there is no such snapshot."""
-        return self._bed.run(self._bed.restore(name, members=members))
+        transactions come back open, and broker time runs as it did then. Links, disks and brokers are healed. Raises
+        SnapshotError where there is no such snapshot."""
+        report = self._bed.run(self._bed.restore(name, members=members))
+        self._bed.clock.travellers.move_to(self.clock.now())
+        return report
 
 
 class KafkaTopic:

@@ -205,12 +205,16 @@ class HostedBrokers:
             return {node_id: broker.parts for node_id, broker in self._cluster.brokers.items()}
         return {} if self._one is None else {self._one.node_id: self._one.parts}
 
-    def first(self) -> Parts:
-        """Of a broker that runs. Raises NotRunningError."""
-        running = self.parts()
+    def running(self) -> list[Parts]:
+        """Of one broker at least. Raises NotRunningError."""
+        running = list(self.parts().values())
         if not running:
             raise NotRunningError("no broker runs")
-        return next(iter(running.values()))
+        return running
+
+    def first(self) -> Parts:
+        """Of a broker that runs, one that is informed if there is one. Raises NotRunningError."""
+        return (*self.informed(), *self.running())[0]
 
     def informed(self) -> list[Parts]:
         """Of the brokers that hear what the metadata store says: those that run, but are neither cut off nor paused."""

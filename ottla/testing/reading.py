@@ -41,8 +41,8 @@ class BrokerReader:
 
     @property
     def image(self) -> MetadataImage:
-        """That of the broker that has seen most."""
-        images = [parts.metadata.image for parts in self._hosted.parts().values()]
+        """That of the broker that has seen most. Raises NotRunningError."""
+        images = [parts.metadata.image for parts in self._hosted.running()]
         return max(images, key=lambda image: image.revision)
 
     def topic_names(self) -> list[str]:

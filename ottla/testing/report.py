@@ -94,6 +94,8 @@ def _faults(bed: Testbed) -> Iterator[str]:
 
 
 def _audit(bed: Testbed) -> list[str]:
+    if not bed.hosted.parts():
+        return ["no broker runs: nothing is judged"]
     lines = summary(bed.auditor.findings(), bed.auditor.unjudged())
     return lines if len(lines) <= AUDIT_LINES else [*lines[:AUDIT_LINES], f"{len(lines) - AUDIT_LINES} more lines"]
 

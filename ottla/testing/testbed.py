@@ -84,10 +84,10 @@ class Testbed:
         self.auditor = Auditor(self.hosted, self.reader, self.wire)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
-        self.snapshots = Snapshots(self.hosted, self.world, files, self.sources, self.waits)
+        self.snapshots = Snapshots(self.hosted, self.world, self.clock, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
-        self.steps = FaultSteps(times.timeline.wall_ms)
+        self.steps = FaultSteps(times.timeline)
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics, self._is_audited = dict(topics or {}), audit != "off"
@@ -139,11 +139,17 @@ class Testbed:
         assert scratch is not None, "what runs has its data somewhere"
         self._loop = self._scratch = None
         try:
-            loop.call(self._around.heal)
-            loop.run(self.hosted.stop())
+            loop.run(self.stop_here())
         finally:
             loop.stop()
             scratch.remove()
+
+    async def stop_here(self) -> bool:
+        """The end of `start_here`: whether all data was closed cleanly. Nothing that a test has broken holds it up."""
+        self._clear_rules()
+        await self.control.cancel_restarts()
+        self._around.heal()
+        return await self.hosted.stop()
 
     @property
     def loop(self) -> BrokerLoop:
@@ -162,7 +168,9 @@ class Testbed:
         if state is None:
             known = ", ".join(map(str, self.hosted.node_ids))
             raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {known}")
-        return BrokerDisk(self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id))
+        return BrokerDisk(
+            self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id), self.snapshots.log_damaged
+        )
 
     def note_step(self, what: str) -> None:
         """For the report of a failure."""
@@ -181,9 +189,7 @@ class Testbed:
     async def reset(self) -> ResetReport:
         """Fault rules go first, then links, disks and brokers are as at first, and time is the machine's again. The
         topics that were given at the start are made again."""
-        faults = self.hosted.fault_host.faults_if_used
-        if faults is not None:
-            faults.clear()
+        self._clear_rules()
         self.clock.reset()
         leaks = await self.open_connections()
         await self.control.heal()
@@ -213,8 +219,12 @@ class Testbed:
         rmtree(self._snapshots_dir, ignore_errors=True)
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
-        """Raises SnapshotError, StoreError."""
-        report = await self.snapshots.restore(name, await self.open_connections(), members=members)
+        """Fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError, StoreError."""
+        self.snapshots.checked(name, members)
+        self._clear_rules()
+        leaks = await self.open_connections()
+        await self.control.heal()
+        report = await self.snapshots.restore(name, leaks, members=members)
         self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         self.contents = name
@@ -227,6 +237,12 @@ class Testbed:
         return self.reader.connections()
 
     # Inside.
+
+    def _clear_rules(self) -> None:
+        """What they hold goes on."""
+        faults = self.hosted.fault_host.faults_if_used
+        if faults is not None:
+            faults.clear()
 
     def _attach(self, parts: Parts) -> None:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self.histories.observe))

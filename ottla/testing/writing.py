@@ -67,17 +67,17 @@ class BrokerWriter:
         factor = USE_DEFAULT if replication_factor is None else replication_factor
         spec = TopicSpec(name, USE_DEFAULT if partitions is None else partitions, factor)
         texts = {key: _config_text(value) for key, value in configs.items()}
-        _raise_error(await self._parts().topics.create([NewTopic(spec, texts)]))
+        _raise_error(await self._hosted.first().topics.create([NewTopic(spec, texts)]))
         await self._led(name)
 
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""
-        parts = self._parts()
+        parts = self._hosted.first()
         _raise_error(await parts.topics.delete([parts.metadata.image.topic(name)]))
 
     async def add_partitions(self, name: str, count: int) -> None:
         """`count`: how many there are then. Raises the KafkaError of CreatePartitions."""
-        _raise_error(await self._parts().topics.create_partitions([MorePartitions(name, count, None)]))
+        _raise_error(await self._hosted.first().topics.create_partitions([MorePartitions(name, count, None)]))
         await self._led(name)
 
     async def delete_records(self, name: str, index: int, before: int) -> None:
@@ -126,7 +126,7 @@ class BrokerWriter:
         if not records:
             return []
         await self._ensure(name)
-        wall_ms = self._parts().runtime.broker_clock.wall_ms()
+        wall_ms = self._hosted.first().runtime.broker_clock.wall_ms()
         made = [_record(each, wall_ms if timestamp is None else timestamp, headers) for each in records]
         view = self._reader.topic(name)
         count = 0 if view is None else len(view.partitions)
@@ -177,7 +177,7 @@ class BrokerWriter:
 
     async def _ensure(self, name: str) -> None:
         if self._reader.image.topic(name) is None:
-            parts = self._parts()
+            parts = self._hosted.first()
             if not parts.runtime.config.auto_create_topics_enable:
                 raise UnknownTopicOrPartition(f"there is no topic {name!r}, and auto.create.topics.enable is false")
             outcomes = await parts.topics.create([NewTopic(TopicSpec(name), {})])
@@ -193,10 +193,6 @@ class BrokerWriter:
         revision = self._reader.image.revision
         for parts in self._hosted.informed():
             await parts.metadata.applied(revision)
-
-    def _parts(self) -> Parts:
-        running = self._hosted.parts().values()
-        return next(iter(self._hosted.informed() or running))
 
     def _leader(self, name: str, index: int) -> tuple[Parts, Partition]:
         replica = self._reader.leader(name, index)

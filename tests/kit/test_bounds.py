@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.facts import StateChanged
 from ottla.testing import histories, wire
+from ottla.testing.clock.timeline import BrokerTimeline, MachineClock
 from ottla.testing.histories import GroupHistories
 from ottla.testing.surroundings.around import STEPS_KEPT, FaultSteps
 from ottla.testing.wire import WireRing, keep_last
@@ -56,7 +57,7 @@ def test_names_of_clients_and_members_are_bounded(monkeypatch: Any) -> None:
 
 
 def test_steps_are_bounded() -> None:
-    steps = FaultSteps(lambda: 0)
+    steps = FaultSteps(BrokerTimeline(MachineClock()))
     for number in range(STEPS_KEPT + 5):
         steps.note(f"pause {number}")
 

@@ -74,6 +74,60 @@ def test_reset_brings_back_all_that_has_failed() -> None:
         bed.stop()
 
 
+def test_cluster_that_was_killed_is_said_and_healed(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("")
+    pytester.makepyfile(
+        """
+    def test_ends_without_brokers(kafka_cluster):
+        kafka_cluster.produce("orders", [b"book"])
+        for broker in kafka_cluster.brokers.values():
+            broker.kill()
+
+    def test_fails_without_brokers(kafka_cluster):
+        for broker in kafka_cluster.brokers.values():
+            broker.kill()
+        assert kafka_cluster.topics == []
+
+    def test_next(kafka_cluster):
+        kafka_cluster.produce("orders", [b"book"])
+    """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*NotRunningError: no broker runs*", "*ottla: faults*", "*no broker runs: nothing is judged"]
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda kafka: kafka.topics,
+        lambda kafka: kafka.create_topic("other"),
+        lambda kafka: kafka.produce("orders", [b"a"]),
+        lambda kafka: kafka.partition("orders", 0).move_leader(to=1),
+        lambda kafka: kafka.load({"users": {"alice": "secret"}}),
+        lambda kafka: kafka.audit(),
+    ],
+    ids=["topics", "create", "produce", "move", "load", "audit"],
+)
+def test_without_brokers_calls_say_so(cluster: Replicated, call: Any) -> None:
+    for each in cluster.kafka.brokers.values():
+        each.kill()
+    with pytest.raises(NotRunningError, match="no broker runs"):
+        call(cluster.kafka)
+
+
+def test_later_restart_ends_with_the_testbed(caplog: pytest.LogCaptureFixture) -> None:
+    bed = three_brokers()
+    Kafka(bed).brokers[1].kill()
+    Kafka(bed).brokers[1].restart(after=3600)
+    tasks = bed.loop.call(lambda: asyncio.all_tasks(bed.loop.loop))
+    bed.stop()
+    assert all(task.done() for task in tasks if task.get_name() == "restart 1")
+    assert [task.get_name() for task in tasks].count("restart 1") == 1
+
+
 def test_testbed_ends_with_faults_in_force() -> None:
     bed = three_brokers()
     kafka = Kafka(bed)

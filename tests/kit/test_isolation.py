@@ -87,6 +87,34 @@ def test_seeds_of_markers_and_modes_take_turns(suite: pytest.Pytester) -> None:
     result.assert_outcomes(passed=16)
 
 
+def test_time_and_faults_are_those_of_one_test(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        from datetime import UTC, datetime
+        import pytest
+        pytestmark = pytest.mark.kafka(isolation="snapshot")
+
+        def test_breaks_it(kafka):
+            kafka.clock.freeze(at=datetime(2031, 1, 1, tzinfo=UTC))
+            kafka.disk(0).full()
+            kafka.brokers[0].pause()
+
+        def test_next(kafka):
+            assert abs(kafka.clock.now() - datetime.now(UTC)).total_seconds() < 60
+            kafka.produce("orders", [b"book"])
+            from confluent_kafka import Consumer
+            consumer = Consumer(kafka.client_config("consumer") | {"group.id": "shop"})
+            consumer.subscribe(["orders"])
+            assert consumer.poll(10).value() == b"book"
+            consumer.close()
+        """
+    )
+
+    result = run(suite)
+
+    result.assert_outcomes(passed=2)
+
+
 def test_seed_where_nothing_is_emptied_is_refused(suite: pytest.Pytester) -> None:
     suite.path.joinpath("one.toml").write_text("[topics]\none = 1\n")
     suite.makepyfile(

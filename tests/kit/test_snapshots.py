@@ -102,6 +102,8 @@ def test_several_brokers_are_refused(tmp_path: Path) -> None:
     try:
         with pytest.raises(SnapshotError, match="a snapshot is of one broker, and here are 2"):
             Kafka(bed).snapshot("seeded")
+        with pytest.raises(SnapshotError, match="a snapshot is of one broker, and here are 2"):
+            Kafka(bed).restore("seeded")
     finally:
         bed.stop()
     assert list(tmp_path.iterdir()) == []

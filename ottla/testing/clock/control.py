@@ -12,7 +12,15 @@ from ottla.broker.assembly import Parts
 from ottla.broker.runtime import BrokerTime, LoopRuntime
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
-from ottla.testing.clock.timeline import BrokerTimeline, MachineClock, NodeClock, checked_wall, describe_ms, moment
+from ottla.testing.clock.timeline import (
+    BrokerTimeline,
+    MachineClock,
+    NodeClock,
+    TimeState,
+    checked_wall,
+    describe_ms,
+    moment,
+)
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
 from ottla.testing.waits import Waits
@@ -40,6 +48,14 @@ class Pending:
 class Jump:
     fired: list[Fired]
     passed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptClock:
+    """How time ran at a moment."""
+
+    time: TimeState
+    sessions: Sessions
 
 
 class BrokerTimes:
@@ -127,13 +143,27 @@ class ClockControl:
     def reset(self) -> None:
         """Time is the machine's again."""
         self.travellers.clear()
+        self.ties = None
         if not self.is_touched:
             return
         self.timeline.make_real()
         self._times.drive()
-        self._sessions, self.ties, self.is_touched = SPARE, None, False
+        self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
         self._notes.clear()
+
+    def kept(self) -> KeptClock | None:
+        """For `go_back_to`; None where nothing was moved."""
+        return KeptClock(self.timeline.state(), self._sessions) if self.is_touched else None
+
+    def go_back_to(self, kept: KeptClock | None) -> None:
+        """Time runs as it did then, and shows what it would have shown; deadlines stay where they are."""
+        if kept is None:
+            self.reset()
+            return
+        self.timeline.go_back_to(kept.time)
+        self._sessions = kept.sessions
+        self._touched("as at the snapshot")
 
     # Moving.
 
@@ -187,7 +217,8 @@ class ClockControl:
         deadlines = [
             entry.deadline_ms
             for wheel, entry in self._entries()
-            if (entry.kind not in PERIODIC if kind is None else entry.kind is kind)
+            if not wheel.is_stopped
+            and (entry.kind not in PERIODIC if kind is None else entry.kind is kind)
             and not policy.spares(wheel.node_id, entry.key)
         ]
         return max(min(deadlines), now_ms) if deadlines else None

@@ -6,9 +6,10 @@ them.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from time import CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime_ns
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 NS_PER_MS: Final = 1_000_000
 Delta: TypeAlias = float | timedelta | str
@@ -40,6 +41,16 @@ class MachineClock:
 
     def wall_ms(self) -> int:
         return self.now_ms() + self._wall_ahead_ms
+
+
+class TimeState(NamedTuple):
+    """How broker time ran at a moment."""
+
+    rate: float
+    is_frozen: bool
+    skews_ms: Mapping[int, int]
+    wall_ms: int
+    machine_wall_ms: int
 
 
 class BrokerTimeline:
@@ -115,10 +126,21 @@ class BrokerTimeline:
 
     def make_real(self) -> None:
         """It runs as the machine's again, with the right wall time; what has passed has passed."""
-        self.rate, self.is_frozen = 1.0, False
+        now_ms = self.machine.wall_ms()
+        self.go_back_to(TimeState(1.0, False, {}, now_ms, now_ms))
+
+    def state(self) -> TimeState:
+        return TimeState(self.rate, self.is_frozen, dict(self.skews_ms), self.wall_ms(), self.machine.wall_ms())
+
+    def go_back_to(self, state: TimeState) -> None:
+        """It runs as it did then. A wall clock that stood still shows what it did, another one is as far from the
+        machine's. Deadlines stay where they are."""
+        self.rate, self.is_frozen = state.rate, state.is_frozen
         self.skews_ms.clear()
+        self.skews_ms |= state.skews_ms
         self._changed()
-        self.set_wall(self.machine.wall_ms())
+        passed_ms = 0 if state.is_frozen else self.machine.wall_ms() - state.machine_wall_ms
+        self.set_wall(state.wall_ms + passed_ms)
 
     def delay_s(self, deadline_ms: int) -> float | None:
         """How long the machine has to wait for a deadline; None: it does not come by itself."""

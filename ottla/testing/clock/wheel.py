@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator
 from typing import cast
 
-from ottla.broker.loop_wheel import NEVER, LoopWheel
+from ottla.broker.loop_wheel import LoopWheel
 from ottla.broker.runtime import LoopRuntime
 from ottla.testing.clock.timeline import BrokerTimeline, NodeClock
 from ottla.timer.clock import TimerKind
@@ -39,7 +39,8 @@ class DrivenWheel(LoopWheel):
 
     @property
     def is_stopped(self) -> bool:
-        return self._stopped
+        """No timer runs: the broker has ended, or is paused."""
+        return self._stopped or self._is_held
 
     def schedule(
         self,
@@ -78,22 +79,7 @@ class DrivenWheel(LoopWheel):
 
     def drive(self) -> None:
         """Time has begun to run in another way: the loop calls when the next timer is due by that."""
-        self._disarm()
-        wakeup_ms = self.next_wakeup_ms()
-        if wakeup_ms is not None:
-            self._arm(wakeup_ms)
+        self._arm_next()
 
-    def _arm(self, wakeup_ms: int) -> None:
-        if self._stopped or self._is_held:
-            return
-        self._disarm()
-        delay_s = self._timeline.delay_s(wakeup_ms)
-        if delay_s is not None:
-            self._armed_ms = wakeup_ms
-            self._handle = self._loop.call_later(delay_s, self._turn)
-
-    def _disarm(self) -> None:
-        self._armed_ms = NEVER
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+    def _delay_s(self, deadline_ms: int) -> float | None:
+        return self._timeline.delay_s(deadline_ms)

@@ -126,11 +126,7 @@ class TestingBrokers:
             self._control = None
         if self._written is not None:
             self._written.unlink(missing_ok=True)
-        faults = self._bed.hosted.fault_host.faults_if_used
-        if faults is not None:
-            # A broker that stops would wait for requests that rules hold.
-            faults.clear()
-        stopped_cleanly = await self._bed.hosted.stop()
+        stopped_cleanly = await self._bed.stop_here()
         self._bed.remove_snapshots()
         return stopped_cleanly
 

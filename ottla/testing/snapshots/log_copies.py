@@ -47,7 +47,7 @@ class LogCopy:
     active_bytes: int
     producer_ids: frozenset[int]
     _source: "weakref.ref[Log]"
-    _stamp: tuple[int, int, int]
+    _stamp: tuple[int, int, int] | None
 
     def is_like(self, log: Log) -> bool:
         """Whether nothing was appended, deleted, compacted or truncated since, in the log that was copied or made of
@@ -57,6 +57,11 @@ class LogCopy:
     def is_now(self, log: Log) -> None:
         """The log was made of this copy."""
         self._source, self._stamp = weakref.ref(log), _stamp(log)
+
+    def is_not(self, log: Log) -> None:
+        """The files of a log that was copied, or made of the copy, are not what they were."""
+        if self._source() is log:
+            self._stamp = None
 
     def fill(self, files: KeptFiles, directory: Path) -> LogHistory:
         """Puts the files into the directory of a log; the copy keeps its own. Raises OSError."""

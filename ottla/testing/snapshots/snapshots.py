@@ -27,6 +27,8 @@ from ottla.cluster.topic_changes import replace_topics
 from ottla.cluster.topics import new_partition, new_topic_id
 from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.storage.checkpoints import TopicPartition
+from ottla.storage.log import Log
+from ottla.testing.clock.control import ClockControl, KeptClock
 from ottla.testing.conditions import GivenCondition, Sources, coordinators_loaded
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.snapshots.kept_files import KeptFiles
@@ -75,15 +77,23 @@ class _Snapshot:
     producer_ids: frozenset[int]
     """Those that a log or a transactional id knows."""
     rules: list[dict[str, Any]]
+    clock: KeptClock | None
 
 
 class Snapshots:
     """Everything here runs on the loop of the broker."""
 
     def __init__(
-        self, hosted: HostedBrokers, world: WorldKeeper, files: KeptFiles, sources: Sources, waits: Waits
+        self,
+        hosted: HostedBrokers,
+        world: WorldKeeper,
+        clock: ClockControl,
+        files: KeptFiles,
+        sources: Sources,
+        waits: Waits,
     ) -> None:
         self._hosted = hosted
+        self._clock = clock
         self._world = world
         self._files = files
         self._sources = sources
@@ -101,19 +111,18 @@ class Snapshots:
         OSError, KafkaStorageError and RuleError; nothing is left behind then."""
         parts = self._parts()
         await parts.topic_logs.all_made()
-        settings = await self._settings(parts)
+        settings, rules = await self._settings(parts), self._rules()
         began = perf_counter()
         self._count += 1
         directory = parent / str(self._count)
         parts.runtime.end_event()
         try:
             copies = self._copy_logs(parts, directory)
-            kept = _Snapshot(
-                directory, dict(parts.metadata.image.topics), settings, copies, _producers(parts, copies), self._rules()
-            )
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
+        topics, producer_ids = dict(parts.metadata.image.topics), _producers(parts, copies)
+        kept = _Snapshot(directory, topics, settings, copies, producer_ids, rules, self._clock.kept())
         duration_ms = (perf_counter() - began) * 1000
         self.drop(name)
         self._kept[name] = kept
@@ -128,11 +137,26 @@ class Snapshots:
                 self._files.forget(each.kept_paths())
             shutil.rmtree(dropped.directory)
 
-    async def restore(self, name: str, leaks: Sequence[ConnectionView], *, members: str) -> RestoreReport:
-        """`leaks` are the connections that clients have open now. Raises SnapshotError, and StoreError."""
+    def log_damaged(self, log: Log) -> None:
+        """Its files were changed behind its back: snapshots do not take it for what they have."""
+        for snapshot in self._kept.values():
+            for copy in snapshot.copies.values():
+                copy.is_not(log)
+
+    def checked(self, name: str, members: str) -> _Snapshot:
+        """What `restore` takes. Raises SnapshotError."""
+        self._refuse_several()
         if members not in MEMBERS:
             raise SnapshotError(f"members={members!r}: expected one of {', '.join(MEMBERS)}")
-        parts, snapshot = self._parts(), self._find(name)
+        if name not in self._kept:
+            known = ", ".join(map(repr, self._kept)) or "none was taken"
+            raise SnapshotError(f"there is no snapshot {name!r}: {known}")
+        return self._kept[name]
+
+    async def restore(self, name: str, leaks: Sequence[ConnectionView], *, members: str) -> RestoreReport:
+        """`leaks` are the connections that clients have open now. Raises SnapshotError, and StoreError."""
+        snapshot = self.checked(name, members)
+        parts = self._parts()
         began = perf_counter()
         # The door is closed: connections that come from now on wait as in front of a broker that starts.
         parts.runtime.is_serving = False
@@ -140,6 +164,8 @@ class Snapshots:
             self._world.close_connections(parts)
             # The requests of a connection are forgotten when it is lost, which is in the next turn.
             await next_step()
+            # What is loaded is judged by the time that it is of.
+            self._clock.go_back_to(snapshot.clock)
             self._world.floor.rise([parts], snapshot.producer_ids)
             with self._world.without_coordinators(parts):
                 changed = await self._replace(parts, snapshot)
@@ -152,7 +178,8 @@ class Snapshots:
                 connection.release(HELD_BY_START)
         parts.transaction_loader.start()
         self._world.forget_requests(parts)
-        self._apply_rules(snapshot)
+        if snapshot.rules:
+            self._hosted.fault_host.faults.add_all(snapshot.rules)
         return RestoreReport(name, len(changed), tuple(leaks), (perf_counter() - began) * 1000)
 
     # Taking.
@@ -218,26 +245,16 @@ class Snapshots:
         loaded = GivenCondition(lambda: not loader.loading(), "the transaction coordinator's loading")
         await self._waits.wait(loaded, WITHIN_S)
 
-    def _apply_rules(self, snapshot: _Snapshot) -> None:
-        faults = self._hosted.fault_host.faults_if_used
-        if faults is not None:
-            faults.clear()
-        if snapshot.rules:
-            self._hosted.fault_host.faults.add_all(snapshot.rules)
-
-    def _find(self, name: str) -> _Snapshot:
-        if name not in self._kept:
-            known = ", ".join(map(repr, self._kept)) or "none was taken"
-            raise SnapshotError(f"there is no snapshot {name!r}: {known}")
-        return self._kept[name]
-
     def _parts(self) -> Parts:
+        self._refuse_several()
+        return self._hosted.first()
+
+    def _refuse_several(self) -> None:
         if self._hosted.count > 1:
             raise SnapshotError(
                 f"a snapshot is of one broker, and here are {self._hosted.count}, whose replicas would have to be "
                 "restored together: use reset(), and load the seed again"
             )
-        return self._hosted.first()
 
 
 def _producers(parts: Parts, copies: dict[TopicPartition, LogCopy]) -> frozenset[int]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import time
 from typing import Final
 
 from ottla.broker.assembly import Parts
 from ottla.broker.local_cluster import Surroundings
 from ottla.cluster.store import MetadataStore
+from ottla.testing.clock.timeline import BrokerTimeline
 from ottla.testing.surroundings.disk_files import DiskFileSystem, DiskState
 from ottla.testing.surroundings.link_network import LinkMap, LinkNetwork
 from ottla.testing.surroundings.link_store import LinkStore
@@ -77,13 +77,12 @@ class FaultStep:
 class FaultSteps:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, broker_wall_ms: Callable[[], int]) -> None:
-        """`broker_wall_ms`: the time of the brokers."""
-        self._broker_wall_ms = broker_wall_ms
+    def __init__(self, timeline: BrokerTimeline) -> None:
+        self._timeline = timeline
         self._steps: deque[FaultStep] = deque(maxlen=STEPS_KEPT)
 
     def note(self, what: str) -> None:
-        self._steps.append(FaultStep(what, int(time() * 1000), self._broker_wall_ms()))
+        self._steps.append(FaultStep(what, self._timeline.machine.wall_ms(), self._timeline.wall_ms()))
 
     def since_clear(self) -> list[FaultStep]:
         """The oldest first."""

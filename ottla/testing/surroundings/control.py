@@ -12,7 +12,7 @@ from ottla.cluster.controller import PartitionChange, RulesOf
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage, PartitionInfo
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import InvalidReplicaAssignment, UnknownTopicOrPartition
-from ottla.testing.conditions import Sources, TopicCondition, partition_led_by
+from ottla.testing.conditions import Sources, TopicCondition, coordinators_loaded, partition_led_by
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.waits import Explanation, Waits
@@ -103,11 +103,8 @@ class BrokerControl:
             disk.apply()
 
     async def heal(self) -> None:
-        """Links, disks and stopped processes are as at first, and all brokers are active."""
-        restarts, self._restarts = self._restarts, set()
-        for task in restarts:
-            task.cancel()
-        await asyncio.gather(*restarts, return_exceptions=True)
+        """Links, disks and stopped processes are as at first, and all brokers are active, with their coordinators."""
+        await self.cancel_restarts()
         for node_id in self._hosted.node_ids:
             if self._around.ways.is_stopped(node_id):
                 self._continue(node_id)
@@ -120,6 +117,15 @@ class BrokerControl:
             if parts is None or any(each.log.failure is not None for each in parts.replicas):
                 await self._hosted.start_again(node_id)
         await self._waits.wait(BrokersActive(self._sources, self._hosted.node_ids), WITHIN_S)
+        # What follows takes them away again: a broker that is still making its coordinator would miss that.
+        await self._waits.wait(coordinators_loaded(self._sources), WITHIN_S)
+
+    async def cancel_restarts(self) -> None:
+        """Those that were to come later."""
+        restarts, self._restarts = self._restarts, set()
+        for task in restarts:
+            task.cancel()
+        await asyncio.gather(*restarts, return_exceptions=True)
 
     # Partitions.
 

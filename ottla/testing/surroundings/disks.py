@@ -3,18 +3,23 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from ottla.broker.assembly import Parts
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
-from ottla.storage.segment import Segment
+from ottla.storage.log import Log
+from ottla.storage.segment import LOG_SUFFIX, Segment
 from ottla.testing.surroundings.around import FaultSteps
-from ottla.testing.surroundings.disk_files import OPERATIONS, DiskFailure, DiskState, cut_end, flip_bit
+from ottla.testing.surroundings.disk_files import (
+    OPERATIONS,
+    DiskFailure,
+    DiskState,
+    cut_end,
+    descriptor_to_change,
+    flip_bit,
+)
 from ottla.testing.surroundings.links import Caller
 from ottla.testing.worker import NotRunningError
-
-LOG_SUFFIX: Final = ".log"
 
 
 class DiskError(Exception):
@@ -26,9 +31,17 @@ class BrokerDisk:
     broker starts again, until `heal`. All may be called from any thread."""
 
     def __init__(
-        self, caller: Caller, node_id: int, state: DiskState, steps: FaultSteps, parts: Callable[[], Parts | None]
+        self,
+        caller: Caller,
+        node_id: int,
+        state: DiskState,
+        steps: FaultSteps,
+        parts: Callable[[], Parts | None],
+        damaged: Callable[[Log], None],
     ) -> None:
-        """`parts`: those of the broker; None while it does not run."""
+        """`parts`: those of the broker; None while it does not run. `damaged` is called with a log of which a file was
+        changed behind its back."""
+        self._damaged = damaged
         self._caller = caller
         self._node_id = node_id
         self._state = state
@@ -106,7 +119,11 @@ class BrokerDisk:
         segment = log.segments[log.segments.index_of(offset)]
         position = _position_of(segment, offset)
         self._note(f"corrupt {topic}-{index} at offset {offset}")
-        flip_bit(segment.path(LOG_SUFFIX), position + BATCH_HEADER_SIZE)
+        path = segment.path(LOG_SUFFIX)
+        with descriptor_to_change(path) as descriptor:
+            self._state.before_change(descriptor)
+        flip_bit(path, position + BATCH_HEADER_SIZE)
+        self._damaged(log)
         parts.replicas.shared_reads.forget(log)
 
     def _tear_tail(self, size: int, match: str) -> None:

@@ -222,6 +222,12 @@ def test_coroutines_move_the_clock_on_any_loop(bed: Testbed) -> None:
     asyncio.run(story())
 
 
+def test_reset_of_time_that_was_not_moved_ends_the_shuffling(handle: Kafka) -> None:
+    handle.clock.ties = Random(1)
+    handle.reset()
+    assert handle.clock.ties is None
+
+
 def test_rate_lets_time_pass_by_itself_and_spares_the_living(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     with consumer(handle, "shop", "orders", **{"session.timeout.ms": 6_000}) as shop:

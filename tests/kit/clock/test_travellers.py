@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.testing.handle import Kafka
+from ottla.testing.testbed import Testbed
 from tests.kit.members import consumer, polled, send
 
 time_machine: Any = pytest.importorskip("time_machine", reason="time-machine is not installed")
@@ -58,6 +59,15 @@ def test_time_machine_follows(handle: Kafka) -> None:
         clock.set(start)
         assert datetime.now(UTC) == clock.now() == start
     handle.clock.advance("1d")
+
+
+def test_steps_of_faults_have_the_machines_time(handle: Kafka, bed: Testbed) -> None:
+    before_ms = int(time.time() * 1000)
+    with time_machine.travel(LONG_AGO, tick=False):
+        handle.disk(0).slow_fsync(0)
+
+    (step,) = bed.call(bed.steps.since_clear)
+    assert step.transport_ms >= before_ms
 
 
 def test_freezegun_follows(handle: Kafka) -> None:
