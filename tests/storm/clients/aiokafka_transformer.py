@@ -7,12 +7,15 @@ import asyncio
 import itertools
 import logging
 import random
+import time
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from tests.storm.clients.client import Client
+from tests.storm.clients.watchdog import HANGS_AFTER_S, Watchdog, begin_again
 from tests.storm.settings import OUTPUT, REQUEST_TIMEOUT_MS, TOPIC, TRANSACTION_TIMEOUT_MS
 from tests.storm.transforms import ASSIGNED_PIPELINE, Fate, Fates, Output
 
@@ -32,13 +35,15 @@ def run(client: Client) -> None:
 
 
 async def _run(client: Client) -> None:
-    transformer = _Transformer(client)
+    watchdog = Watchdog(HANGS_AFTER_S, partial(begin_again, client.name))
+    transformer = _Transformer(client, watchdog)
     while not client.stopping.is_set():
         try:
             await transformer.live()
         except FAILURES as error:
             logging.getLogger(client.name).warning("begins again after %r", error)
             await asyncio.sleep(0.2)
+    watchdog.stop()
 
 
 class _DiesError(KafkaError):  # type: ignore[misc]
@@ -46,11 +51,13 @@ class _DiesError(KafkaError):  # type: ignore[misc]
 
 
 class _Transformer:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, watchdog: Watchdog) -> None:
         self._client = client
+        self._watchdog = watchdog
         self._fates = Fates(client.directory, client.name)
         self._chance = random.Random(client.name)
-        self._numbers = itertools.count()
+        # Names of transactions: no two programs have one in common.
+        self._names = (f"{client.name}.{time.time_ns()}/{number}" for number in itertools.count())
 
     async def live(self) -> None:
         """Until the first error, or the end."""
@@ -71,50 +78,51 @@ class _Transformer:
         )
         try:
             # The one before is replaced first: what it had under way is decided then, its offsets too.
-            await _answered(producer.start())
-            await _answered(consumer.start())
+            await self._answered(producer.start())
+            await self._answered(consumer.start())
             consumer.assign([PARTITION])
             while not self._client.stopping.is_set():
                 await self._transform(consumer, producer)
         finally:
-            await _stop(producer, consumer)
+            await self._stop(producer, consumer)
 
     async def _transform(self, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
+        self._watchdog.alive()
         await asyncio.sleep(GATHERING_S)
         fetched = await consumer.getmany(PARTITION, timeout_ms=200, max_records=BATCH)
         messages = fetched.get(PARTITION)
         if not messages:
             return
-        transaction = f"{self._client.name}/{next(self._numbers)}"
-        await _answered(producer.begin_transaction())
+        transaction = next(self._names)
+        await self._answered(producer.begin_transaction())
         deliveries = []
         for message in messages:
             value = Output(ASSIGNED_PIPELINE.name, PARTITION.partition, message.offset, transaction).to_value()
-            deliveries.append(await _answered(producer.send(OUTPUT, value, partition=PARTITION.partition)))
+            deliveries.append(await self._answered(producer.send(OUTPUT, value, partition=PARTITION.partition)))
         # aiokafka commits without records that it could not deliver.
-        await _answered(asyncio.gather(*deliveries))
+        await self._answered(asyncio.gather(*deliveries))
         offsets = {PARTITION: messages[-1].offset + 1}
-        await _answered(producer.send_offsets_to_transaction(offsets, ASSIGNED_PIPELINE.name))
+        await self._answered(producer.send_offsets_to_transaction(offsets, ASSIGNED_PIPELINE.name))
         chance = self._chance.random()
         if chance < ABORTS:
-            await _answered(producer.abort_transaction())
+            await self._answered(producer.abort_transaction())
             self._fates.write(transaction, Fate.ABORTED)
             consumer.seek(PARTITION, messages[0].offset)
         elif chance < ABORTS + DIES:
             raise _DiesError
         else:
-            await _answered(producer.commit_transaction())
+            await self._answered(producer.commit_transaction())
             self._fates.write(transaction, Fate.COMMITTED)
 
+    async def _answered(self, call: Any) -> Any:
+        """aiokafka may not end where it is told to; then the watchdog sees that nothing comes after this."""
+        self._watchdog.alive()
+        return await asyncio.wait_for(call, ANSWER_WITHIN_S)
 
-async def _answered(call: Any) -> Any:
-    return await asyncio.wait_for(call, ANSWER_WITHIN_S)
-
-
-async def _stop(*clients: Any) -> None:
-    """What does not stop is left as it is; a producer that takes over fences it."""
-    for client in clients:
-        try:
-            await _answered(client.stop())
-        except FAILURES:
-            continue
+    async def _stop(self, *clients: Any) -> None:
+        """What does not stop is left as it is; a producer that takes over fences it."""
+        for client in clients:
+            try:
+                await self._answered(client.stop())
+            except FAILURES:
+                continue

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.storm.clients.client import Client
-from tests.storm.clients.watchdog import Watchdog, begin_again
+from tests.storm.clients.watchdog import HANGS_AFTER_S, Watchdog, begin_again
 from tests.storm.settings import METADATA_REFRESH_MS, OUTPUT, TOPIC, TRANSACTION_TIMEOUT_MS
 from tests.storm.transforms import GROUP_PIPELINE, Fate, Fates, Output
 
@@ -23,7 +23,6 @@ BATCH = 500
 GATHERING_S = 1
 ANSWER_WITHIN_S = 5
 GIVE_UP_AFTER_S = 45
-HANGS_AFTER_S = 60
 ABORTS, IS_REPLACED = 0.1, 0.04
 
 
