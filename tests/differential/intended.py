@@ -122,6 +122,9 @@ def _is_of_tls(exchange: Exchange, difference: Difference) -> bool:
 def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
     if not _describes_configs(exchange) or ".synonyms" not in difference.path:
         return False
+    if any(isinstance(each, str | int) for each in (difference.ours, difference.theirs)):
+        # What differs is not a synonym, but what one says.
+        return False
     return _without(difference.ours, DEFAULTS_OF_OURS) == _without(difference.theirs, DEFAULTS_OF_KAFKA)
 
 

@@ -115,7 +115,7 @@ class _Transformer:
             self._fates.write(transaction, Fate.COMMITTED)
 
     async def _answered(self, call: Any) -> Any:
-        """aiokafka may not end where it is told to; then the watchdog sees that nothing comes after this."""
+        """aiokafka may not end where it has to; then the watchdog sees that nothing comes after this."""
         self._watchdog.alive()
         return await asyncio.wait_for(call, ANSWER_WITHIN_S)
 
