@@ -31,6 +31,7 @@ from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.principals.principals import Principals
 from tests.simulation.cluster.producing import IdempotentProducer
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
@@ -101,6 +102,7 @@ class ClusterWorld:
         self.inspector = ClusterInspector(
             self.judge, self.truth, compacts=self.plan.compacts, transacts=self.plan.transacts
         )
+        self.principals = Principals(self) if self.plan.has_principals else None
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
@@ -206,6 +208,10 @@ class ClusterWorld:
         wire.world = self
         return wire
 
+    def process_behind(self, wire: Wire) -> Process:
+        """The broker at the other end."""
+        return process_behind(wire)
+
     async def coordinator(self, found: Any, wire: Wire, client_id: str) -> Wire:
         wire.close()
         return await self.connect_to((found.host, found.port), client_id)
@@ -298,6 +304,8 @@ class ClusterWorld:
     async def _story(self) -> None:
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         await self._create_topics()
+        if self.principals is not None:
+            await self.principals.begin()
         spawn_clients(self)
         await Faults(self, self.make_rng("faults")).storm()
         rest = self.rest = Rest(self)
@@ -311,6 +319,7 @@ class ClusterWorld:
         self.is_over = True
         await wait_for_all(self._tasks)
         await rest.judge_history()
+        await rest.judge_deeds()
         await rest.clean_up()
 
     async def _create_topics(self) -> None:
