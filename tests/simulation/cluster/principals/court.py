@@ -75,6 +75,12 @@ class Court:
             if all(acls != each.rights.acls for each in seen):
                 self._judge.violated("I-34", f"{who} was shown ACLs that {process.name} has not had: {acls}")
 
+    def stayed_open(self, who: Who, process: Process, since_us: int, ask: Ask) -> None:
+        """A connection, though its request without an answer has long been handled."""
+        seen = self.beliefs.seen(*who, process, since_us, self._world.now_us)
+        if not any(all(deed.may(each) for deed in ask.deeds) for each in seen):
+            self._judge.violated("I-34", f"{who} was denied {ask.request}, and its connection did not close")
+
     # Deeds.
 
     def is_explained(self, what: Any) -> bool:

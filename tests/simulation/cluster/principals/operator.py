@@ -1,13 +1,17 @@
-"""An operator who creates ACLs and deletes them at whatever broker, and makes topics again that were deleted."""
+"""An operator who creates ACLs and deletes them at whatever broker, makes topics again that are gone, and reads what
+groups have committed."""
 
 import random
 from typing import TYPE_CHECKING, Any
 
+from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.security.acl import OPERATIONS_OF, AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS
-from tests.simulation.cluster.principals.asks import TOPICS, Deed
+from tests.simulation.cluster.principals.asks import GROUPS, TOPICS, Deed
 from tests.simulation.cluster.principals.cluster_asks import creation_of, deletion_of
 from tests.simulation.cluster.principals.court import Court, Who
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
 OPERATOR = Who("User:operator", "operator")
 STAFF = "User:staff"
-FIRST_ACLS, ACLS_MIN, ACLS_MAX = 14, 6, 40
+FIRST_ACLS, ACLS_MIN, ACLS_MAX = 16, 8, 40
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
@@ -38,7 +42,13 @@ PATTERNS: dict[ResourceType, list[tuple[PatternType, str]]] = {
     TRANSACTIONAL_ID: [(LITERAL, "vpay"), (LITERAL, "*"), (PREFIXED, "v")],
     CLUSTER: [(LITERAL, "kafka-cluster")],
 }
-KINDS = [TOPIC, TOPIC, TOPIC, TOPIC, GROUP, GROUP, TRANSACTIONAL_ID, CLUSTER]
+WIDE = {
+    TOPIC: [(PREFIXED, "v"), (LITERAL, "*")],
+    GROUP: [(PREFIXED, "v"), (LITERAL, "*")],
+    TRANSACTIONAL_ID: [(PREFIXED, "v"), (LITERAL, "*")],
+    CLUSTER: [(LITERAL, "kafka-cluster")],
+}
+KINDS = [TOPIC, TOPIC, TOPIC, TOPIC, GROUP, GROUP, GROUP, TRANSACTIONAL_ID, TRANSACTIONAL_ID, CLUSTER]
 HOSTS = ["*", "*", "*", "*", "10.0.0.1", "::ffff:10.0.0.2", "10.0.0.9"]
 # What the broker may answer when its store does not.
 UNTIMELY = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -76,7 +86,7 @@ class Operator:
 
     async def live(self) -> None:
         while not self._world.is_calm:
-            await self._world.sleep_ms(self._rng.randint(50, 2_000))
+            await self._world.sleep_ms(self._rng.randint(50, 1_600))
             if self._world.is_calm:
                 return
             draw = self._rng.random()
@@ -84,7 +94,9 @@ class Operator:
             count = len(self._court.stored.latest)
             if draw < 0.1:
                 await self._make_topics()
-            elif count < ACLS_MIN or (draw < 0.55 and count < ACLS_MAX):
+            elif draw < 0.3:
+                await self.read_offsets(self._rng.choice(GROUPS))
+            elif count < ACLS_MIN or (draw < 0.65 and count < ACLS_MAX):
                 await self._create([self._draw_acl() for _ in range(self._rng.randint(1, 3))])
             else:
                 await self._delete()
@@ -136,17 +148,38 @@ class Operator:
         except OSError:
             return
 
+    async def read_offsets(self, group: str) -> None:
+        """What its coordinator answers must have been committed by who was allowed to."""
+        world, topic = self._world, self._world.truth.image.topic(CONSUMER_OFFSETS)
+        leader = -1 if topic is None else topic.partitions[partition_for(group, len(topic.partitions))].leader
+        if leader not in world.nodes:
+            return
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+        try:
+            wire = await world.connect_to(world.nodes[leader].address, OPERATOR.host)
+            response = await wire.call(request, 9, within_ms=REQUEST_TIMEOUT_MS)
+            wire.close()
+        except OSError:
+            return
+        for answer in response.groups[0].topics:
+            for part in answer.partitions:
+                if part.committed_offset >= 0:
+                    self._court.check_offset(group, answer.name, part.committed_offset)
+
     # What is drawn.
 
     def _draw_acl(self) -> AclBinding:
+        """Many allow much, so that something is left to be denied."""
         rng = self._rng
-        kind = rng.choice(KINDS)
+        kind, principal = rng.choice(KINDS), rng.choice(self._principals)
+        if rng.random() < 0.35:
+            pattern_type, name = rng.choice(WIDE[kind])
+            operation = rng.choice([AclOperation.ALL, AclOperation.ALL, *OPERATIONS_OF[kind]])
+            return AclBinding(kind, name, pattern_type, principal, "*", operation, Permission.ALLOW)
         pattern_type, name = rng.choice(PATTERNS[kind])
-        operation = rng.choice([AclOperation.ALL, *OPERATIONS_OF[kind], *OPERATIONS_OF[kind]])
-        permission = Permission.ALLOW if rng.random() < 0.65 else Permission.DENY
-        return AclBinding(
-            kind, name, pattern_type, rng.choice(self._principals), rng.choice(HOSTS), operation, permission
-        )
+        operation = rng.choice([AclOperation.ALL, AclOperation.ALL, *OPERATIONS_OF[kind]])
+        permission = Permission.ALLOW if rng.random() < 0.6 else Permission.DENY
+        return AclBinding(kind, name, pattern_type, principal, rng.choice(HOSTS), operation, permission)
 
     def _draw_filter(self, acl: AclBinding) -> AclFilter:
         """That finds this one, and perhaps others of its principal."""

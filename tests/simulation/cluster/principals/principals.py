@@ -5,9 +5,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.server.connection import Connection
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
-from ottla.coordinator.runtime.hashing import partition_for
-from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.cluster.image import MetadataImage
 from ottla.security.authentication import Principal, parse_principal
 from tests.simulation.cluster.principals import cluster_asks, group_asks, topic_asks
 from tests.simulation.cluster.principals.asks import GROUPS, NAMES
@@ -15,7 +13,6 @@ from tests.simulation.cluster.principals.court import Court, Who
 from tests.simulation.cluster.principals.operator import OPERATOR, STAFF, Operator, rights_of_staff
 from tests.simulation.cluster.principals.rights import ANY_PRINCIPAL
 from tests.simulation.cluster.principals.visitor import Visitor
-from tests.simulation.commits import PROMPT_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.node import Node
@@ -106,21 +103,7 @@ class Principals:
                 for record in self._world.rest.final_records(name, 0):
                     self.court.check_record(name, bytes(record.value or b""))
         for group in GROUPS:
-            await self._judge_offsets(group)
-
-    async def _judge_offsets(self, group: str) -> None:
-        topic = self._world.truth.image.topic(CONSUMER_OFFSETS)
-        if topic is None:
-            return
-        leader = topic.partitions[partition_for(group, len(topic.partitions))].leader
-        wire = await self._world.connect_to(self._world.nodes[leader].address, OPERATOR.host)
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
-        for answer in (await wire.call(asked, 9, within_ms=PROMPT_MS)).groups:
-            for topic_answer in answer.topics:
-                for part in topic_answer.partitions:
-                    if part.committed_offset >= 0:
-                        self.court.check_offset(group, topic_answer.name, part.committed_offset)
-        wire.close()
+            await self._operator.read_offsets(group)
 
 
 class KnownConnection(Connection):

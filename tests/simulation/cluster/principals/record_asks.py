@@ -42,7 +42,7 @@ WRITE, READ, DESCRIBE, DELETE = AclOperation.WRITE, AclOperation.READ, AclOperat
 def produce(draw: Draw) -> Ask:
     """One record to each of some topics; sometimes it says that it is of a transaction, whose id it does not give."""
     version, in_transaction = draw.version(3, 13), draw.rng.random() < 0.1
-    names = draw.names()
+    names = draw.names(at_most=draw.rng.choice([1, 3]))
     topics, deeds = [], []
     for name in names:
         value = f"principal {draw.number()}"

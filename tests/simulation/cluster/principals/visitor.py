@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 # Until members that are gone are forgotten.
 GROUPS_FORGET_MS = 20_000
-LONGEST_REST_MS = 400
+LONGEST_REST_MS = 250
+# After so long nothing from before is under way.
+CALM_MS, CLOSES_WITHIN_MS = 6_000, 1_500
 
 
 class Visitor:
@@ -35,8 +37,11 @@ class Visitor:
     async def live(self) -> None:
         while not self._world.writing_is_over:
             await self._world.sleep_ms(self._rng.randint(5, LONGEST_REST_MS))
-            if self._rng.random() < 0.25:
+            draw = self._rng.random()
+            if draw < 0.25:
                 await self._fetch_on()
+            elif draw < 0.29:
+                await self._produce_without_answer()
             else:
                 await self.put(self._draw_ask())
         await asyncio.sleep(GROUPS_FORGET_MS / 1000)
@@ -68,6 +73,24 @@ class Visitor:
             self._session_node = self._rng.choice(list(self._world.nodes))
         if not await self.put(self._session.ask(self.draw), self._session_node):
             self._session.begin_again()
+
+    async def _produce_without_answer(self) -> None:
+        """With acks=0. Where something is denied, the connection closes."""
+        ask = record_asks.produce(self.draw)
+        ask.request.acks, version = 0, min(ask.version, record_asks.IDS_SINCE - 1)
+        try:
+            node_id = self._place_of(ask)
+            wire = await self._world.connect_to(self._world.nodes[node_id].address, self.who.host)
+        except OSError:
+            return
+        process, since_us = self._world.process_behind(wire), self._world.now_us
+        was_calm = self._world.has_been_calm_for_ms > CALM_MS
+        self._court.sent(self.who, process, ask.deeds)
+        wire.send(ask.request, version)
+        await self._world.sleep_ms(CLOSES_WITHIN_MS)
+        if was_calm and not wire.is_lost:
+            self._court.stayed_open(self.who, process, since_us, ask)
+        wire.close()
 
     def _draw_ask(self) -> Ask:
         families: list[Any] = [record_asks, record_asks, topic_asks, topic_asks, group_asks, cluster_asks]
