@@ -299,7 +299,8 @@ class Rest:
         sent_us = world.loop.now_us
         request: OffsetFetchRequest = fetch_request(group_id, None)
         answer = (await wire.call(request, 9, within_ms=PROMPT_MS)).groups[0]
-        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+            # It may not have heard yet that it leads.
             return True
         if world.authority_of(group_id, wire) == authority:
             self._judge_offsets(group_id, read_offsets(answer), sent_us)

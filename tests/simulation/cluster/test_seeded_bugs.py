@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulation.cluster.seeded_acl_bugs import SEEDED_ACL_BUGS
 from tests.simulation.cluster.seeded_bugs import SEEDED_BUGS
 from tests.simulation.cluster.seeded_log_bugs import SEEDED_LOG_BUGS
 from tests.simulation.cluster.seeded_transaction_bugs import SEEDED_TRANSACTION_BUGS
@@ -49,8 +50,22 @@ TRANSACTIONS_FOUND_BY = {
     "answers before the decision": 28,
     "completes before markers": 24,
 }
-ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY
-ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS | SEEDED_TRANSACTION_BUGS
+ACLS_FOUND_BY = {
+    "authorizes sessions once": 4,
+    "shares answers of metadata": 4,
+    "deletes no ACL": 4,
+    "keeps deleted ACLs in the index": 9,
+    "keeps decisions": 9,
+    "ignores denials of prefixes": 4,
+    "shows names by topic id": 38,
+    "commits what it refuses": 57,
+    "finds super users by prefix": 4,
+    "forgets ACLs of a snapshot": 4,
+    "authorizes deletions by describe": 10,
+    "lists all groups": 44,
+}
+ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY | ACLS_FOUND_BY
+ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS | SEEDED_TRANSACTION_BUGS | SEEDED_ACL_BUGS
 # Any change of the broker makes another story of a seed: then the next ones have to do.
 OTHER_SEEDS = 60
 
@@ -67,6 +82,8 @@ def test_a_seeded_bug_is_found(monkeypatch, bug, seed):
 def is_found_by_one_of(monkeypatch, bug, seeds):
     ALL_BUGS[bug](monkeypatch)
     for seed in seeds:
-        if ClusterWorld(seed).run().violations:
+        world = ClusterWorld(seed)
+        # Others have no authorizer in which to find one.
+        if (bug not in SEEDED_ACL_BUGS or world.plan.has_principals) and world.run().violations:
             return
     pytest.fail(f"{bug} goes unnoticed")

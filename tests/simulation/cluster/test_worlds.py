@@ -85,6 +85,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(151_177, id="snapshot-of-producers-between-markers-above-the-high-watermark"),
         pytest.param(151_145, id="group-coordinator-that-no-descriptor-was-left-to-load"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
+        pytest.param(810_266, id="offsets-asked-of-a-coordinator-that-has-not-heard-of-it"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )
