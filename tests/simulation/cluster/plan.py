@@ -157,7 +157,7 @@ class ClusterPlan:
         self.orders_names = make_rng("order of names").random() < 0.5
         self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
         rng = make_rng("principals")
-        self.has_principals = rng.random() < 0.25
+        self.has_principals = rng.random() < 0.2
         self.is_open = self.has_principals and rng.random() < 0.25
 
     def settings_of(self, node_id: int) -> dict[str, str]:

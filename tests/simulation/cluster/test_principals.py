@@ -187,6 +187,21 @@ def test_an_offset_that_was_never_sent_is_found(bench):
     assert bench.violations
 
 
+@pytest.mark.parametrize(("until_us", "is_wrong"), [(120, True), (220, False), (None, False)])
+def test_a_request_before_a_creation_explains_no_deletion(bench, until_us, is_wrong):
+    deed = Deed(("delete", "valley"), lambda _: True)
+    bench.court._acts[deed.what] = [Act(bench.who, bench.process, deed, 110, until_us)]
+    without = SimpleNamespace(topic=lambda _: None)
+    topic = SimpleNamespace(topic_id=b"id", configs={})
+    with_it = SimpleNamespace(topic=lambda _: topic)
+    bench.now_us = 210
+
+    bench.court._topics_changed(without, SimpleNamespace(image=with_it, topics={"valley": (0,)}))
+    bench.court._topics_changed(with_it, SimpleNamespace(image=without, topics={"valley": (0,)}))
+
+    assert bool(bench.violations) is is_wrong
+
+
 # Worlds.
 
 

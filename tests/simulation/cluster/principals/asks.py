@@ -12,8 +12,8 @@ from tests.simulation.cluster.principals.rights import Seen
 
 # Names that the principals ask about: those that there are at the beginning, those that are sometimes there, and one
 # that never is.
-TOPICS = ("vault", "vault-1", "valley")
-PASSING_TOPICS = ("vault-2", "void")
+TOPICS = ("vault", "valley")
+PASSING_TOPICS = ("vault-1", "void")
 NOWHERE = "nowhere"
 NAMES = (*TOPICS, *PASSING_TOPICS, NOWHERE)
 # Of clients of the world: they are read, and not written to.

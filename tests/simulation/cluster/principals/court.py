@@ -49,6 +49,8 @@ class Court:
         self.stored = StoredAcls(world.store_machine.store, self._acls_changed, is_open=world.plan.is_open)
         self.beliefs = Beliefs(world.judge, self.stored)
         self._acts: dict[Any, list[Act]] = {}
+        # Of topics, by name, and of ACLs: what was asked for and answered before that has deleted something else.
+        self._created_us: dict[Any, int] = {}
         world.truth.when_changed.append(self._topics_changed)
 
     # Answers.
@@ -83,19 +85,23 @@ class Court:
 
     # Deeds.
 
-    def is_explained(self, what: Any) -> bool:
-        return any(map(self._was_allowed, self._acts.get(_key(what), [])))
+    def _since_creation(self, key: Any, of: Any) -> list[Act]:
+        """Of the requests with this key, those that may have deleted what there is of this now."""
+        created_us = self._created_us.pop(of, 0)
+        return [act for act in self._acts.get(key, []) if act.until_us is None or act.until_us >= created_us]
 
     def _was_allowed(self, act: Act) -> bool:
         seen = self.beliefs.seen(*act.who, act.process, act.since_us, act.until_us)
         return any(map(act.deed.may, seen))
 
     def _check(self, what: Any) -> None:
-        if not self.is_explained(what):
-            self._judge.violated(
-                "I-34", f"{what} was done, which was denied to {[a.who for a in self._acts.get(_key(what), [])]}"
-            )
+        acts = self._acts.get(_key(what), [])
+        if not any(map(self._was_allowed, acts)):
+            self._violated(f"{what} was done", acts)
         self._judge.counts["deeds of principals"] += 1
+
+    def _violated(self, what: str, acts: list[Act]) -> None:
+        self._judge.violated("I-34", f"{what}, which was denied to {[act.who for act in acts]}")
 
     def _topics_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
         for name in update.topics:
@@ -103,7 +109,11 @@ class Court:
                 continue
             old, topic = before.topic(name), update.image.topic(name)
             if old is not None and (topic is None or topic.topic_id != old.topic_id):
-                self._check(("delete", name))
+                deletions = self._since_creation(("delete", name), name)
+                if not any(map(self._was_allowed, deletions)):
+                    self._violated(f"{name} was deleted", deletions)
+            if topic is not None and (old is None or topic.topic_id != old.topic_id):
+                self._created_us[name] = self._world.now_us
             mark = None if topic is None else topic.configs.get(MARKED)
             if mark is not None and (old is None or old.configs.get(MARKED) != mark):
                 self._check(("config", mark))
@@ -111,11 +121,12 @@ class Court:
     def _acls_changed(self, before: AclSet, after: AclSet) -> None:
         self._judge.counts["ACLs changed"] += len(before ^ after)
         for acl in after - before:
+            self._created_us[acl] = self._world.now_us
             self._check(("create", acl))
         for acl in before - after:
-            deletions = [act for act in self._acts.get("filter", []) if matches(act.deed.what[1], acl)]
+            deletions = [act for act in self._since_creation("filter", acl) if matches(act.deed.what[1], acl)]
             if not any(map(self._was_allowed, deletions)):
-                self._judge.violated("I-34", f"{acl} was deleted, which was denied to {[act.who for act in deletions]}")
+                self._violated(f"{acl} was deleted", deletions)
 
     def check_record(self, topic: str, value: bytes) -> None:
         """What a log has in the end."""

@@ -83,6 +83,7 @@ class Principals:
                     topic_asks.named(draw, list(NAMES), creates=False),
                     topic_asks.metadata_of_all(draw),
                     group_asks.describe_groups(draw),
+                    group_asks.list_groups(draw),
                     cluster_asks.describe_cluster(draw),
                     cluster_asks.describe_acls(draw),
                 ):

@@ -43,7 +43,7 @@ OF_TOPIC, OF_BROKERS, OF_GROUP = 2, 4, 32
 MARKED = "file.delete.delay.ms"
 """A config that changes nothing that anybody looks at: each value is given once."""
 # Of topics, which may be deleted: one is left, so that there is always something to write to.
-DELETABLE = ("vault-1", "valley", *PASSING_TOPICS)
+DELETABLE = ("valley", *PASSING_TOPICS)
 
 
 # Metadata.
