@@ -90,6 +90,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(151_177, id="snapshot-of-producers-between-markers-above-the-high-watermark"),
         pytest.param(151_145, id="group-coordinator-that-no-descriptor-was-left-to-load"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
+        pytest.param(7_041, id="reassignment-away-from-the-only-replica-that-had-kept-its-power"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )

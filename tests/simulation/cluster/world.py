@@ -282,6 +282,16 @@ class ClusterWorld:
             if topic.name != RISKED
         )
 
+    def may_be_left_to(self, partition: Partition, replicas: list[int] | None) -> bool:
+        """Whether one of these has all that was acknowledged; None: of those without a reassignment. A broker that has
+        lost power may be in the ISR until the others know that: who takes the rest away loses records, in Kafka too."""
+        state = self.truth.partition(*partition)
+        if state is None:
+            return True
+        stay = set(state.replicas).difference(state.adding) if replicas is None else set(replicas)
+        have_all = {node_id for node_id in (*state.isr, *state.elr) if not self.nodes[node_id].is_unwell}
+        return not have_all or not have_all.isdisjoint(stay)
+
     @property
     def has_rotten_disk(self) -> bool:
         return any(node.has_rotten_disk for node in self.nodes.values())
