@@ -26,7 +26,16 @@ from tests.simulation.__main__ import WORLDS
 from tests.syntax import syntax_tree
 
 PACKAGE = Path(ottla.__file__).parent
-ROOMS = ("storage", "replication", "cluster", "coordinator", "broker/replicas", "broker/metadata", "broker/upkeep")
+ROOMS = (
+    "storage",
+    "replication",
+    "cluster",
+    "coordinator",
+    "broker/authorization",
+    "broker/replicas",
+    "broker/metadata",
+    "broker/upkeep",
+)
 EXCUSES = Path(__file__).with_name("unreached.txt")
 # Code of these rooms names error codes that it is answered, not those that it answers.
 CLIENT_ROOMS = {"cli", "pipeline", "testing"}

@@ -62,6 +62,11 @@ class Wire(asyncio.Protocol):
             if waiting.overdue is not None:
                 waiting.overdue.cancel()
 
+    def send(self, request: Any, version: int) -> None:
+        """A request that has no answer; after it the connection is of no use for others."""
+        if not self._lost:
+            self.transport.write(self._wire.send(request, version))
+
     def close(self) -> None:
         """As a client that goes away, whatever it is still waiting for."""
         self.transport.abort()

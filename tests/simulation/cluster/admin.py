@@ -117,6 +117,8 @@ class Admin:
         """Moves one partition to other brokers, or fewer, or in another order; or calls a move off."""
         replicas = self._rng.choice([None, self._some_brokers(), self._some_brokers(), self._some_brokers()])
         topic, index = self._rng.choice(self._world.partitions)
+        if not self._world.may_be_left_to((topic, index), replicas):
+            return
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
         topics = [ReassignableTopic(name=topic, partitions=[partition])]
         response = await self._ask(AlterPartitionReassignmentsRequest(timeout_ms=REQUEST_TIMEOUT_MS, topics=topics), 0)

@@ -52,6 +52,8 @@ def spawn_clients(world: "ClusterWorld") -> None:
         world.spawn_client("keyed", world.keyed_producer.live())
     if world.plan.transacts:
         _spawn_transactors(world)
+    if world.principals is not None:
+        world.principals.spawn()
     if world.plan.has_standalone_group:
         world.spawn_client(GROUP, StandaloneConsumer(world, world.make_rng(GROUP), GROUP).live())
 

@@ -90,6 +90,7 @@ class BrokerInspector:
         self._terms_checked: dict[PartitionId, int] = {}
         self._offsets_terms: dict[PartitionId, tuple[int, bool]] = {}
         self._image: MetadataImage | None = None
+        self.when_image_changes: Callable[[MetadataImage], None] = lambda _: None
         # Those of the broker by topic and index, as soon as it has any.
         self._partitions: dict[str, dict[int, Any]] | None = None
         self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
@@ -134,6 +135,7 @@ class BrokerInspector:
         if image is not self._image:
             self._image = image
             self._cluster.truth.compare(f"broker {self._node_id}", image)
+            self.when_image_changes(image)
         if broker.runtime.is_serving and hasattr(broker, "server"):
             hosted = hosted_partitions(broker)
             if hosted:

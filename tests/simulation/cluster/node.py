@@ -4,10 +4,12 @@ import contextlib
 import gc
 import random
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker import Broker, StartError
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.server.connection import Connection
 from ottla.cluster.image import BrokerState
 from tests.simulation.broker_process import DATA_DIR, BrokerProcess, JudgedLog
 from tests.simulation.cluster.inspector import BrokerInspector
@@ -111,8 +113,11 @@ class Node:
             network=HostNetwork(world, self.host),
             log=JudgedLog(world.judge, self._is_expected),  # type: ignore[arg-type]
             boot_id=f"boot {self._boots}",
+            new_connection=Connection if world.principals is None else world.principals.connection,
         )
         self.inspector = world.inspector.began(self.node_id, broker, lambda: self.has_rotten_disk)
+        if world.principals is not None:
+            self.inspector.when_image_changes = partial(world.principals.note, self)
         self.running = BrokerProcess(process, broker, world.loop, store)
         world.nodes_of_processes[process] = self
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
+from tests.simulation.cluster.principals.rights import authorizer_settings
 
 NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
@@ -74,6 +75,10 @@ class ClusterPlan:
     orders_names: bool
     """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
     any of them."""
+    has_principals: bool
+    """Brokers have an authorizer, and some clients are denied things."""
+    is_open: bool
+    """What no ACL is about is allowed to all of them."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -111,6 +116,8 @@ class ClusterPlan:
             expires_transactional_ids=False,
             throttles=False,
             orders_names=True,
+            has_principals=False,
+            is_open=False,
         )
         plan._draw_last(rng, later_kinds)
         return plan
@@ -149,6 +156,9 @@ class ClusterPlan:
             self.faults |= {"configure"}
         self.orders_names = make_rng("order of names").random() < 0.5
         self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
+        rng = make_rng("principals")
+        self.has_principals = rng.random() < 0.2
+        self.is_open = self.has_principals and rng.random() < 0.25
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""
@@ -217,6 +227,8 @@ class ClusterPlan:
                 "transactional.id.expiration.ms": ID_EXPIRATION_MS,
                 "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
             }
+        if self.has_principals:
+            settings |= authorizer_settings(is_open=self.is_open)
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return settings

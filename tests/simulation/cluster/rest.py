@@ -57,6 +57,9 @@ class Rest:
         if wrong and not await self._is_copying(wrong):
             self._calm_was_too_short("I-20", wrong, CATCH_UP_MS)
         await self._wait("I-25", self._other_users, REACTION_MS)
+        if self._world.principals is not None:
+            await self._wait("I-25", self._world.principals.still_wrong, REACTION_MS)
+            await self._world.principals.probe()
 
     async def finish_writing(self) -> None:
         """Every batch is acknowledged in the end, and then all replicas are in sync, and the same (R12)."""
@@ -102,6 +105,11 @@ class Rest:
         if self._world.plan.expires_producers:
             await asyncio.sleep(PRODUCER_EXPIRATION_MS / 1000)
             await self._wait("expiry", self._known_producers, EXPIRY_MS)
+
+    async def judge_deeds(self) -> None:
+        """What principals have left behind (I-34)."""
+        if self._world.principals is not None:
+            await self._world.principals.judge_deeds()
 
     async def clean_up(self) -> None:
         """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
@@ -291,7 +299,8 @@ class Rest:
         sent_us = world.loop.now_us
         request: OffsetFetchRequest = fetch_request(group_id, None)
         answer = (await wire.call(request, 9, within_ms=PROMPT_MS)).groups[0]
-        if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        if answer.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+            # It may not have heard yet that it leads.
             return True
         if world.authority_of(group_id, wire) == authority:
             self._judge_offsets(group_id, read_offsets(answer), sent_us)

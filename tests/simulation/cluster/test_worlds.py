@@ -1,9 +1,14 @@
 """Whole clusters: a few here, hundreds in `make sim`; and seeds that have found something once."""
 
+import asyncio
 import os
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.world import ClusterWorld
 
 
@@ -85,6 +90,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(151_177, id="snapshot-of-producers-between-markers-above-the-high-watermark"),
         pytest.param(151_145, id="group-coordinator-that-no-descriptor-was-left-to-load"),
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
+        pytest.param(7_041, id="reassignment-away-from-the-only-replica-that-had-kept-its-power"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
     ],
 )
@@ -92,3 +98,21 @@ def test_seeds_that_once_failed_pass(seed):
     if seed < SEEDS_SIMULATED:
         pytest.skip("make sim has run this seed")
     assert ClusterWorld(seed).run().violations == []
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (ErrorCode.NONE, False),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, True),
+        pytest.param(ErrorCode.NOT_COORDINATOR, True, id="elected-a-moment-before"),
+    ],
+)
+def test_a_coordinator_is_judged_when_it_knows_that_it_is_one(error, waits):
+    async def call(*_, **__):
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="group0", error_code=int(error))])
+
+    judge = SimpleNamespace(groups={"group0": SimpleNamespace(offsets=SimpleNamespace(partitions=list))})
+    world = SimpleNamespace(judge=judge, loop=SimpleNamespace(now_us=0), authority_of=lambda *_: (1, 7, 3))
+
+    assert asyncio.run(Rest(world)._must_wait_for_offsets("group0", SimpleNamespace(call=call))) is waits

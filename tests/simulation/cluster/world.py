@@ -31,6 +31,7 @@ from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.principals.principals import Principals
 from tests.simulation.cluster.producing import IdempotentProducer
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
@@ -101,6 +102,7 @@ class ClusterWorld:
         self.inspector = ClusterInspector(
             self.judge, self.truth, compacts=self.plan.compacts, transacts=self.plan.transacts
         )
+        self.principals = Principals(self) if self.plan.has_principals else None
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
@@ -206,6 +208,10 @@ class ClusterWorld:
         wire.world = self
         return wire
 
+    def process_behind(self, wire: Wire) -> Process:
+        """The broker at the other end."""
+        return process_behind(wire)
+
     async def coordinator(self, found: Any, wire: Wire, client_id: str) -> Wire:
         wire.close()
         return await self.connect_to((found.host, found.port), client_id)
@@ -276,6 +282,16 @@ class ClusterWorld:
             if topic.name != RISKED
         )
 
+    def may_be_left_to(self, partition: Partition, replicas: list[int] | None) -> bool:
+        """Whether one of these has all that was acknowledged; None: of those without a reassignment. A broker that has
+        lost power may be in the ISR until the others know that: who takes the rest away loses records, in Kafka too."""
+        state = self.truth.partition(*partition)
+        if state is None:
+            return True
+        stay = set(state.replicas).difference(state.adding) if replicas is None else set(replicas)
+        have_all = {node_id for node_id in (*state.isr, *state.elr) if not self.nodes[node_id].is_unwell}
+        return not have_all or not have_all.isdisjoint(stay)
+
     @property
     def has_rotten_disk(self) -> bool:
         return any(node.has_rotten_disk for node in self.nodes.values())
@@ -298,6 +314,8 @@ class ClusterWorld:
     async def _story(self) -> None:
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         await self._create_topics()
+        if self.principals is not None:
+            await self.principals.begin()
         spawn_clients(self)
         await Faults(self, self.make_rng("faults")).storm()
         rest = self.rest = Rest(self)
@@ -311,6 +329,7 @@ class ClusterWorld:
         self.is_over = True
         await wait_for_all(self._tasks)
         await rest.judge_history()
+        await rest.judge_deeds()
         await rest.clean_up()
 
     async def _create_topics(self) -> None:
