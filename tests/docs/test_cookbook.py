@@ -25,7 +25,10 @@ BROKEN: Mapping[str, tuple[str, str]] = {
         'first.subscribe(["orders"], on_revoke=commit_done)',
         'first.subscribe(["orders"])',
     ),
-    "slower than max.poll.interval.ms": ('"max.poll.interval.ms": 500', '"max.poll.interval.ms": 60_000'),
+    "slower than max.poll.interval.ms": (
+        '"session.timeout.ms": 1000, "max.poll.interval.ms": 1000',
+        '"session.timeout.ms": 45_000, "max.poll.interval.ms": 60_000',
+    ),
     "one bad record": ("except ValueError as error:", "except KeyError as error:"),
     "comes twice": ("if message.key() not in dict(paid):", "if True:"),
     "takes over": ('advance("45s")', 'advance("1s")'),
@@ -91,13 +94,13 @@ def name_of(recipe: Recipe) -> str:
     return re.sub(r"\W+", "_", recipe.question.lower()).strip("_")
 
 
-def run_all(directory: Path, files: Mapping[str, str]) -> Mapping[str, str]:
+def run_all(directory: Path, files: Mapping[str, str], *options: str) -> Mapping[str, str]:
     """What pytest says of each file: passed, failed or error."""
     for name, code in files.items():
         (directory / f"test_{name}.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory), "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, str(directory)],
+        [*command, *options, str(directory)],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -118,7 +121,9 @@ def as_they_stand(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    return run_all(tmp_path_factory.mktemp("broken"), {name_of(each): each.broken for each in OF_PYTEST})
+    files = {name_of(each): each.broken for each in OF_PYTEST}
+    # Clients that such a test leaves open do not find the broker of the next one.
+    return run_all(tmp_path_factory.mktemp("broken"), files, "--ottla-isolation=fresh")
 
 
 def test_there_are_twenty_recipes() -> None:
