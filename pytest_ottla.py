@@ -45,6 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ottla_leaks", "for connections that a test leaves open: warn, error or ignore", default="warn")
     parser.addini("ottla_unused_faults", "for fault rules that never acted: error, warn or ignore", default="error")
     parser.addini("ottla_coverage_baseline", "an earlier file of --ottla-coverage: a loss fails the run", default="")
+    parser.addini(
+        "ottla_faults_matrix", "which faults tests are run again under, or NAME: RULE", type="linelist", default=[]
+    )
+    parser.addini("ottla_faults_matrix_deadline", "of a run under a fault, in seconds", default="30")
     parser.addini("ottla_audit", "what the audit fails tests for: errors, all or off", default="errors")
     group = parser.getgroup("ottla", "Kafka by Ottla")
     group.addoption("--ottla-isolation", choices=ISOLATIONS, help="what happens between two tests")
@@ -58,6 +62,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="count which parts of the protocol the suite exercises, and write them to a file",
     )
+    group.addoption(
+        "--ottla-faults-matrix",
+        nargs="?",
+        const="ottla-faults-matrix.json",
+        metavar="FILE",
+        help="run each test that passes again under faults, and write which it survives to a file",
+    )
     group.addoption("--ottla-audit", choices=("errors", "all", "off"), help="what the audit fails tests for")
 
     group.addoption("--ottla-artifacts", metavar="DIR", help="where a failed test leaves its capture, log and report")
@@ -70,6 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {}).get("ottla_seed")
         config.option.ottla_seed = random.randrange(SEED_MAX) if given is None else given
     config.addinivalue_line("markers", MARKER)
+    if config.getoption("ottla_faults_matrix") is not None:
+        from ottla.testing.matrix.matrix_plugin import FaultsMatrix
+
+        config.pluginmanager.register(FaultsMatrix(config, partial(_pool_of, config)), "ottla-faults-matrix")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -98,6 +113,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(report, is_full=detail == "full")
+    if report.when == "teardown":
+        # The test may be run again.
+        item.stash[_runs] = ()
     return report
 
 

@@ -30,6 +30,7 @@ from ottla.testing.worlds import describe_leak
 if TYPE_CHECKING:
     from ottla.testing.artifacts import TestArtifacts
     from ottla.testing.coverage import Coverage
+    from ottla.testing.matrix.trial import Trial
 
 LEAKS: Final = ("warn", "error", "ignore")
 UNUSED_FAULTS: Final = ("error", "warn", "ignore")
@@ -141,6 +142,8 @@ class TestbedPool:
         self.profiles: dict[str, None] = {}
         self.audited: list[AuditedTest] = []
         self.coverage = _coverage(config)
+        self.trial: Trial | None = None
+        """Of the test that is running, with --ottla-faults-matrix."""
         artifacts = config.getoption("ottla_artifacts")
         self.artifacts = None if artifacts is None else config.invocation_params.dir / artifacts
 
@@ -213,7 +216,8 @@ class TestRun:
         self._numbers = count(1)
         self._mark = ReportMark.now(bed)
         bed.wire.test = node.name
-        bed.call(lambda: bed.auditor.begin(is_on=options.audit != "off"))
+        is_audited = options.audit != "off" or pool.trial is not None
+        bed.call(lambda: bed.auditor.begin(is_on=is_audited))
 
     def new_name(self, kind: str) -> str:
         """Unique to test, worker and call."""
@@ -247,8 +251,13 @@ class TestRun:
         found = bed.call(bed.auditor.findings) if bed.hosted.parts() else []
         unused = self._unused_faults()
         left = [] if options.isolation == "fresh" else bed.call(leftovers, bed, self.groups)
+        trial = self._pool.trial
+        if trial is not None:
+            trial.end(bed, found)
         leaks = isolation.end(bed, options)
         bed.wire.test = ""
+        if trial is not None and trial.is_again:
+            return
         connections = list(map(describe_leak, leaks))
         found += [
             *leftover(FindingKind.L1, connections),
@@ -305,7 +314,9 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
     options = marked_options(pool.options, node) if options is None else options
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
     isolation.begin(bed, options)
-    artifacts = None if pool.artifacts is None else _begun_artifacts(pool.artifacts, bed, node)
+    trial = pool.trial
+    is_again = trial is not None and trial.is_again
+    artifacts = None if pool.artifacts is None or is_again else _begun_artifacts(pool.artifacts, bed, node)
     run = TestRun(pool, bed, node, options, artifacts)
     if options.clock != "real":
         Kafka(bed).clock.freeze(options.clock if isinstance(options.clock, datetime) else None)
@@ -313,6 +324,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
         Kafka(bed).create_topic(name, partitions)
     if options.faults is not None:
         Kafka(bed).faults.load(node.path.parent / options.faults)
+    if trial is not None:
+        trial.begin(bed)
     try:
         yield run
     finally:

@@ -173,7 +173,7 @@ class Kafka:
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
-        """What a consumer would read now, of one partition in order, of all by timestamp. `isolation` is
+        """What a consumer would read now: each partition in the order of its log, several by timestamp. `isolation` is
         read_committed, read_uncommitted, or log, which has control records and what is above the high watermark too.
         Raises UnknownTopicOrPartition, and TooManyRecordsError where there are more than `limit`."""
         return self._bed.call(self._bed.reader.records, topic, partition, start, isolation, limit)

@@ -1,6 +1,8 @@
 """What brokers remember, read on their loop without a request: topics, records, groups, connections."""
 
 from collections.abc import Iterator, Mapping
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.assembly import Parts
@@ -99,18 +101,17 @@ class BrokerReader:
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         indexes = range(len(topic.partitions)) if partition is None else [partition]
-        found: list[StoredRecord] = []
+        found: list[list[StoredRecord]] = []
         for index in indexes:
             replica = self.leader(name, index)
             if replica is None:
                 raise UnknownTopicOrPartition(f"{name}-{index} has no leader, or does not exist")
-            for record in _records_of(replica, start, isolation):
-                found.append(record)
-                if len(found) > limit:
-                    raise TooManyRecordsError(f"{name} has more than {limit} records: give another limit")
-        if partition is None:
-            found.sort(key=lambda record: (record.timestamp, record.partition, record.offset))
-        return found
+            room = limit - sum(map(len, found))
+            found.append(list(islice(_records_of(replica, start, isolation), room + 1)))
+            if len(found[-1]) > room:
+                raise TooManyRecordsError(f"{name} has more than {limit} records: give another limit")
+        # Each partition stays in its order, whatever the timestamps.
+        return list(merge(*found, key=lambda record: (record.timestamp, record.partition)))
 
     def record_count(self, name: str) -> int:
         """Records that consumers see, and what stands between them: from the log starts to the high watermarks."""

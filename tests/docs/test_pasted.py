@@ -84,6 +84,8 @@ NOT_PASTED_HERE = {
     "examples/orders_pipeline/README.md: ": "needs Spark: tests/pipeline/test_docs.py pastes it",
     "examples/exactly_once/README.md: ": "needs Spark: tests/pipeline/test_transactions.py runs what it names",
     "docs/audit.md: ": "tests/audit/test_docs.py runs its examples",
+    "docs/cookbook.md: ": "tests/docs/test_cookbook.py runs each recipe, and each with a mistake in it",
+    "docs/faults-matrix.md: ": "tests/matrix/test_docs.py runs its example",
     "docs/faults.md: ": "tests/faults/test_docs.py runs its examples",
     "docs/wire.md: ": "tests/wire/test_docs.py runs its examples",
     "docs/upgrades.md: kafka-features.sh": "needs Kafka's tools: tests/clients/test_kafka_tools.py runs them",

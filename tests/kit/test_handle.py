@@ -34,7 +34,7 @@ def test_what_a_real_producer_sent_is_shown_decoded(handle: Kafka) -> None:
     producer.produce("orders", b"pen", key=b"alice", headers=[("a", b"1")], timestamp=1234567890123)
     assert producer.flush(20) == 0
 
-    pen, book = handle.records("orders")
+    book, pen = handle.records("orders")
 
     assert (book.value, book.key, book.offset, book.sequence) == (b"book", None, 0, 0)
     assert (pen.value, pen.key, list(pen.headers)) == (b"pen", b"alice", [("a", b"1")])
@@ -183,3 +183,13 @@ async def test_handle_of_coroutines_shows_the_same(bed: Testbed) -> None:
 def test_call_that_waits_is_refused_within_a_condition(handle: Kafka) -> None:
     with pytest.raises(NotRunningError, match="a condition looks and does not change anything"):
         handle.wait(lambda kafka: kafka.produce("orders", [b"a"]), describe="a record")
+
+
+def test_records_of_a_partition_are_in_order_of_its_log(handle: Kafka) -> None:
+    handle.create_topic("orders", partitions=2)
+    for timestamp, value in ((3000, b"open"), (1000, b"close")):
+        handle.produce("orders", [value], timestamp=timestamp, partition=0)
+    handle.produce("orders", [b"between"], timestamp=2000, partition=1)
+
+    assert [each.value for each in handle.records("orders", 0)] == [b"open", b"close"]
+    assert [each.value for each in handle.records("orders")] == [b"between", b"open", b"close"]

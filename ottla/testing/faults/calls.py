@@ -26,9 +26,9 @@ _OF_BROKERS: Final = {"WriteTxnMarkers": 0, "AddPartitionsToTxn": 4}
 class FaultCall:
     """A request, before it is served. `when` and `call` of rules get it.
 
-    `body` is the decoded request (`ottla.protocol.messages`), `api` and `version` what it is, `client_id` who sends it;
-    `values` are the fields that rules match of the whole request, `units` the topics, partitions or groups that it
-    names."""
+    `body` is the decoded request (`ottla.protocol.messages`), `api` and `version` what it is, `client_id` who sends it,
+    `node_id` the broker that it has come to; `values` are the fields that rules match of the whole request, `units` the
+    topics, partitions or groups that it names."""
 
     __slots__ = ("_client_id", "_is_for_all", "_parts", "_peer", "_units", "_values", "body", "context", "route")
 
@@ -68,6 +68,10 @@ class FaultCall:
     @property
     def version(self) -> int:
         return self.route.version
+
+    @property
+    def node_id(self) -> int:
+        return self._parts.node_id
 
     @property
     def client_id(self) -> str:
