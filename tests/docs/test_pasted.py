@@ -85,6 +85,8 @@ NOT_PASTED_HERE = {
     "examples/exactly_once/README.md: ": "needs Spark: tests/pipeline/test_transactions.py runs what it names",
     "docs/audit.md: ": "tests/audit/test_docs.py runs its examples",
     "docs/faults.md: ": "tests/faults/test_docs.py runs its examples",
+    "docs/finding-bugs.md: ": "tests/kit/test_shop.py runs the service that it is about",
+    "examples/shop/README.md: ": "tests/kit/test_shop.py runs its tests",
     "docs/wire.md: ": "tests/wire/test_docs.py runs its examples",
     "docs/upgrades.md: kafka-features.sh": "needs Kafka's tools: tests/clients/test_kafka_tools.py runs them",
     "docs/image.md: docker build --target kafka": "tests/docker/test_kafka_image.py builds and runs it",
