@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.docs.references import ROOT, anchors_in
 
+FOLDERS = ("docs", "examples", "distributions")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,7 +20,7 @@ _TEST = re.compile(r"`(test_\w+)`")
 
 
 def documents() -> list[Path]:
-    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    return [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/**/*.md"))]
 
 
 def broken_links(document: Path) -> Iterator[str]:

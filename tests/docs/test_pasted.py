@@ -87,6 +87,7 @@ NOT_PASTED_HERE = {
     "docs/faults.md: ": "tests/faults/test_docs.py runs its examples",
     "docs/finding-bugs.md: ": "tests/kit/test_shop.py runs the service that it is about",
     "examples/shop/README.md: ": "tests/kit/test_shop.py runs its tests",
+    "distributions/pytest-ottla/README.md: ": "tests/kit/test_distributions.py runs it with the installed plugin",
     "docs/wire.md: ": "tests/wire/test_docs.py runs its examples",
     "docs/upgrades.md: kafka-features.sh": "needs Kafka's tools: tests/clients/test_kafka_tools.py runs them",
     "docs/image.md: docker build --target kafka": "tests/docker/test_kafka_image.py builds and runs it",
