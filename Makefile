@@ -15,7 +15,7 @@ SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline test-pipeline-newest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs clean
+.PHONY: serve test pipeline test-pipeline test-pipeline-newest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs dist clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -111,6 +111,11 @@ bench-pipeline: $(PIPELINE_VENV)/ready
 docs: $(VENV)/ready-dev
 	$(BIN)/python -m ottla.protocol.stubs
 	$(BIN)/python -m ottla.cli.reference
+
+# The wheels of Ottla and of pytest-ottla, in dist.
+dist: $(VENV)/ready-dev
+	$(BIN)/python -m hatchling build -t wheel
+	cd distributions/pytest-ottla && $(abspath $(BIN))/python -m hatchling build -t wheel -d $(CURDIR)/dist
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -39,6 +39,8 @@ class GroupCondition:
     wanted: str
     holds: Callable[[GroupView], bool]
     lacks: Callable[[GroupView], Iterable[str]]
+    commits_of: str | None = None
+    """The topic whose commits are waited for."""
 
     def is_met(self) -> bool:
         return self.holds(self.sources.reader.group(self.group_id))
@@ -76,6 +78,8 @@ class GroupCondition:
                 yield f"{request} of {_described(member)}"
 
     def _hints(self, view: GroupView, last: GroupRebalance | None) -> Iterator[str]:
+        if self.commits_of is not None:
+            yield from self._not_committed(view, self.commits_of)
         since_ns = 0
         if last is not None:
             since_ns = last.started_ns
@@ -88,6 +92,19 @@ class GroupCondition:
                     yield f"{member.member_id} {answered} and has not polled since"
                 elif not self._has_asked(member, since_ns):
                     yield f"{member.member_id} has sent nothing since the rebalance began: it is gone, or held up"
+
+    def _not_committed(self, view: GroupView, topic: str) -> Iterator[str]:
+        """What members have, and only a commit is missing: the first partition alone."""
+        found = self.sources.reader.topic(topic)
+        if found is None or not view.members:
+            return
+        for each in found.partitions:
+            given = self.sources.wire.deliveries.end(topic, found.topic_id, each.partition)
+            committed = view.offsets.get((topic, each.partition), each.log_start_offset)
+            if given > committed:
+                what = f"{topic}-{each.partition} was given to consumers up to offset {given - 1}, and not"
+                yield f"{what} committed; automatic commits come every auto.commit.interval.ms, 5 s unless set"
+                return
 
     def _has_asked(self, member: MemberView, since_ns: int) -> bool:
         events = self.sources.wire.since(0)
@@ -157,7 +174,7 @@ def group_lag(sources: Sources, group_id: str, lag: int, topic: str) -> GroupCon
                 )
 
     wanted = f"the lag of group {group_id!r} in {topic} was not {lag} or less"
-    return GroupCondition(sources, group_id, wanted, holds, lacks)
+    return GroupCondition(sources, group_id, wanted, holds, lacks, topic)
 
 
 def group_committed(sources: Sources, group_id: str, topic: str, offsets: Mapping[int, int]) -> GroupCondition:
@@ -171,7 +188,7 @@ def group_committed(sources: Sources, group_id: str, topic: str, offsets: Mappin
                 yield f"{topic}-{partition}: committed {'nothing' if committed is None else committed}, {offset} wanted"
 
     wanted = f"group {group_id!r} did not commit {dict(offsets)} of {topic}"
-    return GroupCondition(sources, group_id, wanted, holds, lacks)
+    return GroupCondition(sources, group_id, wanted, holds, lacks, topic)
 
 
 @dataclass(frozen=True, slots=True)

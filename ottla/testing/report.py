@@ -3,7 +3,7 @@
 Keys, values, tokens and passwords are in none of it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,8 +11,8 @@ from ottla.protocol.errors import ErrorCode
 from ottla.testing.audit.auditor import summary
 from ottla.testing.conditions import STABLE, group_stable, times_text
 from ottla.testing.testbed import Testbed
-from ottla.testing.views import GroupRebalance
-from ottla.testing.wire import WireEvent
+from ottla.testing.views import GroupRebalance, GroupView
+from ottla.testing.wire import WireEvent, with_topic_names
 
 LINES_MAX: Final = 60
 """Of all sections together, in a short report."""
@@ -20,6 +20,7 @@ HINTS_MAX: Final = 5
 WIRE_LINES: Final = 40
 LOG_LINES: Final = 20
 GROUP_LINES: Final = 12
+COMMITS_SHOWN: Final = 6
 AUDIT_LINES: Final = 16
 NS_PER_MS: Final = 1_000_000
 
@@ -53,7 +54,8 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
     room = WIRE_LINES if is_full else max(min(WIRE_LINES, LINES_MAX - taken - 1), 5)
     events = bed.wire.since(mark.wire)
     begin_ns = events[0].at_ns if events else 0
-    wire = [_wire_line(event, begin_ns) for event in events[-room:]]
+    names = {topic.topic_id: topic.name for topic in bed.reader.image.topics.values()}
+    wire = [_wire_line(event, begin_ns, names) for event in events[-room:]]
     sections.insert(2, (f"ottla: wire, last {len(wire)}", wire))
     return [(title, "\n".join(lines)) for title, lines in sections if lines]
 
@@ -84,6 +86,7 @@ def _groups(bed: Testbed) -> Iterator[str]:
         history = bed.histories.of(group_id)
         begin_ms = history[0].started_ms
         yield from (_rebalance_line(each, begin_ms) for each in history[-GROUP_LINES:])
+        yield from _committed(bed, view)
 
 
 def _faults(bed: Testbed) -> Iterator[str]:
@@ -114,13 +117,25 @@ def _rebalance_line(rebalance: GroupRebalance, begin_ms: int) -> str:
     return "; ".join(words)
 
 
-def _wire_line(event: WireEvent, begin_ns: int) -> str:
+def _committed(bed: Testbed, view: GroupView) -> Iterator[str]:
+    """Nothing, or one line."""
+    places = [
+        f"{topic}-{partition}: {offset} (lag {bed.reader.lag(view, topic).get(partition, '?')})"
+        for (topic, partition), offset in sorted(view.offsets.items())[:COMMITS_SHOWN]
+    ]
+    if places:
+        more = f" and {len(view.offsets) - len(places)} more" if len(view.offsets) > len(places) else ""
+        yield f"  committed  {', '.join(places)}{more}"
+
+
+def _wire_line(event: WireEvent, begin_ns: int, names: Mapping[bytes, str]) -> str:
     at_ms = (event.at_ns - begin_ns) / NS_PER_MS
     if event.error is None:
         outcome = "no answer"
     else:
         outcome = f"{_error_name(event.error)} {(event.answered_ns - event.at_ns) / NS_PER_MS:.1f} ms"
-    what = f" {event.what}" if event.what else ""
+    what = with_topic_names(event.what, names)
+    what = f" {what}" if what else ""
     return f"{at_ms:9.1f}  {event.connection.name}  {event.api} v{event.version}{what}  {outcome}"
 
 

@@ -7,7 +7,7 @@ and secrets are never kept.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
@@ -31,6 +31,15 @@ DELIVERIES_KEPT = 100_000
 """Partitions."""
 NAMES_SHOWN = 3
 FETCH = "Fetch"
+TOPIC_ID = "topic id "
+_BRIEF_FIELDS = {
+    "group_id": "",
+    "member_id": "member ",
+    "generation_id": "generation ",
+    "generation_id_or_member_epoch": "generation ",
+    "transactional_id": "transactional ",
+    "key": "key ",
+}
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -304,18 +313,30 @@ def _error_in_part(part: Any) -> int:
 
 
 def brief(request: Any) -> str:
-    """The fields of a request that say what it is about: group, generation, topics, transactional id."""
+    """The fields of a request that say what it is about: group, generation, topics, transactional id, and the offsets
+    that it commits."""
     words: list[str] = []
-    for name in ("group_id", "member_id", "generation_id", "transactional_id", "key"):
+    for name, word in _BRIEF_FIELDS.items():
         value = getattr(request, name, None)
         if isinstance(value, str | int) and value != "":
-            words.append(str(value) if name == "group_id" else f"{name.removesuffix('_id')} {value}")
+            words.append(f"{word}{value}")
     topics: Any = getattr(request, "topics", None) or getattr(request, "topic_data", None) or ()
-    names = [_topic_name(each) for each in topics]
-    if names:
-        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        words.append(", ".join(names[:NAMES_SHOWN]) + more)
+    places = [(topic, each) for topic in topics for each in _committed(topic)] or [(topic, None) for topic in topics]
+    if places:
+        more = f" and {len(places) - NAMES_SHOWN} more" if len(places) > NAMES_SHOWN else ""
+        words.append(", ".join(_place(topic, each) for topic, each in places[:NAMES_SHOWN]) + more)
     return " ".join(words)
+
+
+def _committed(topic: Any) -> Sequence[Any]:
+    """Its partitions, where the request commits offsets."""
+    partitions = getattr(topic, "partitions", None) or ()
+    return partitions if partitions and hasattr(partitions[0], "committed_offset") else ()
+
+
+def _place(topic: Any, committed: Any) -> str:
+    name = _topic_name(topic)
+    return name if committed is None else f"{name}-{committed.partition_index}: {committed.committed_offset}"
 
 
 def _topic_name(topic: Any) -> str:
@@ -325,4 +346,16 @@ def _topic_name(topic: Any) -> str:
     if name:
         return str(name)
     topic_id = getattr(topic, "topic_id", b"")
-    return f"topic id {topic_id.hex()[:8]}" if topic_id else "?"
+    return _short_id(topic_id) if topic_id else "?"
+
+
+def _short_id(topic_id: bytes) -> str:
+    return f"{TOPIC_ID}{topic_id.hex()[:8]}"
+
+
+def with_topic_names(what: str, names: Mapping[bytes, str]) -> str:
+    """What `brief` gives, with the names of topics for their ids, as far as they are known."""
+    if TOPIC_ID in what:
+        for topic_id, name in names.items():
+            what = what.replace(_short_id(topic_id), name)
+    return what

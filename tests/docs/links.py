@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tests.docs.references import ROOT, anchors_in
 
+FOLDERS = ("docs", "examples", "distributions")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`[^`\n]*`")
-_DIAGRAM = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
@@ -19,7 +20,7 @@ _TEST = re.compile(r"`(test_\w+)`")
 
 
 def documents() -> list[Path]:
-    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    return [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/**/*.md"))]
 
 
 def broken_links(document: Path) -> Iterator[str]:
@@ -46,8 +47,9 @@ def missing_files(document: Path) -> Iterator[str]:
 
 def _files_of_diagrams(text: str) -> Iterator[str]:
     """In blocks without a language, and between backticks: files of the package may be named without `ottla/`."""
-    for block in _DIAGRAM.findall(text):
-        yield from _FENCED_FILE.findall(block)
+    for language, block in _FENCED.findall(text):
+        if not language:
+            yield from _FENCED_FILE.findall(block)
     for code in _INLINE.findall(_FENCE.sub("", text)):
         yield from _FENCED_FILE.findall(code)
 

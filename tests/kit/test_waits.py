@@ -90,11 +90,14 @@ def test_lag_names_each_partition_with_its_owner(handle: Kafka) -> None:
             f"orders-0: committed nothing, end 2, owner {member.member_id}",
             f"orders-1: committed nothing, end 1, owner {member.member_id}",
         )
+        (hint,) = error.hints
+        assert hint.startswith("orders-0 was given to consumers up to offset 1, and not committed; automatic commits")
         shop.commit(asynchronous=False)
         handle.group("shop").wait_until_lag(0, topic="orders")
         handle.group("shop").wait_until_committed("orders", {0: 2, 1: 1})
         behind = missed(handle.group("shop").wait_until_committed, "orders", {0: 3})
     assert behind.missing == ("orders-0: committed 2, 3 wanted",)
+    assert behind.hints == ()
     unknown = missed(handle.group("shop").wait_until_lag, 0, topic="order")
     assert unknown.missing == ("topic 'order'; there is orders",)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ottla.broker.server.apis import APIS
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
-from ottla.testing.wire import brief
+from ottla.testing.wire import brief, with_topic_names
 from ottla.testing.wire_capture.exchanges import (
     Answered,
     CapturedExchange,
@@ -111,8 +111,7 @@ def _line(exchange: CapturedExchange, began_ns: int, topics: Mapping[bytes, str]
     if request is None:
         return "  ".join([*words, f"an answer to a request from before the capture, {len(first.frame)} bytes"])
     what = brief(request.message) if request.message is not None else f"{len(request.frame)} bytes"
-    for topic_id, name in topics.items():
-        what = what.replace(f"topic id {topic_id.hex()[:8]}", name)
+    what = with_topic_names(what, topics)
     words.append(f"{exchange.api} v{exchange.version}{f' {what}' if what else ''}")
     if answer is None:
         words.append("no answer")

@@ -1,0 +1,1 @@
+"""The service as the team wrote it: it works, until something fails."""

@@ -1,0 +1,1 @@
+"""The service after the tests: `diff -r src/shop/as_written src/shop/corrected` is all that has changed."""
