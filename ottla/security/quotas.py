@@ -133,7 +133,7 @@ def why_no_quota(entity: QuotaEntity, key: str, value: float) -> str | None:
     if key not in _LARGEST:
         return None
     largest, kind = _LARGEST[key]
-    if value > largest:
+    if value > float(largest):
         return f"Proposed value for {key} is too large for {'an' if kind == 'INT' else 'a'} {kind}."
     if abs(value - round(value)) > _FRACTION_MAX:
         return f"{key} cannot be a fractional value."

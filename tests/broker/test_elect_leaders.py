@@ -129,9 +129,11 @@ async def test_an_unknown_kind_of_election_is_refused(tmp_path: Path) -> None:
         await create_topic(asked, "t", [0])
 
         named, everything = await ask(asked, election(2, 0)), await ask(asked, of_everything(-1))
+        nothing = await ask(asked, ElectLeadersRequest(election_type=2, topic_partitions=[], timeout_ms=5000))
 
         assert (named.error_code, codes(named)) == (ErrorCode.INVALID_REQUEST, {("t", 0): ErrorCode.INVALID_REQUEST})
         assert (everything.error_code, codes(everything)) == (ErrorCode.INVALID_REQUEST, {})
+        assert (nothing.error_code, codes(nothing)) == (ErrorCode.NONE, {})
 
 
 async def test_a_decision_that_another_was_quicker_than_is_made_again(tmp_path: Path) -> None:

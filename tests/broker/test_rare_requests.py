@@ -277,6 +277,20 @@ async def test_only_deleting_can_be_done_to_metrics_and_groups(
     assert [each.error_code for each in answer.responses] == [of_metrics, of_groups]
 
 
+async def test_what_is_no_list_comes_before_a_name_that_is_missing(tmp_path: Path) -> None:
+    configs = [
+        [incremental.AlterableConfig(name="no.such", config_operation=each, value="1")] for each in (APPEND, SET)
+    ]
+    resources = [incremental.AlterConfigsResource(resource_type=32, resource_name="", configs=each) for each in configs]
+    async with running(tmp_path) as broker:
+        answers = [
+            await broker.ask(incremental.IncrementalAlterConfigsRequest(resources=[each]), 1) for each in resources
+        ]
+
+    codes = [answer.responses[0].error_code for answer in answers]
+    assert codes == [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST]
+
+
 async def test_sync_with_an_empty_protocol_is_about_the_member_first(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await broker.ask(GROUP_READY, 4)

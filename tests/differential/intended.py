@@ -3,6 +3,7 @@
 Those that users can notice are described in docs/compatibility.md too.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -132,6 +133,13 @@ def _without(synonyms: Any, defaults: set[str]) -> list[Any]:
     """Those that are left of one or several synonyms without these defaults."""
     entries = [] if isinstance(synonyms, Missing) else synonyms if isinstance(synonyms, list) else [synonyms]
     return [each for each in entries if each["source"] != DEFAULT_CONFIG or each["name"] not in defaults]
+
+
+def _is_the_same_number(exchange: Exchange, difference: Difference) -> bool:
+    ours, theirs = str(difference.ours), str(difference.theirs)
+    is_of_a_config = "configs[" in difference.path and difference.path.endswith(".value")
+    is_plain = re.fullmatch(r"\d+", ours) is not None and re.fullmatch(r"\+\d+", theirs) is not None
+    return exchange.asked.api.name == "CreateTopics" and is_of_a_config and is_plain and int(ours) == int(theirs)
 
 
 def _is_fixed_here(exchange: Exchange, difference: Difference) -> bool:
@@ -429,6 +437,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("which refusal", "Of several errors in one resource another one may be named.", _is_another_refusal),
     Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
     Intended("beside a bad batch", "It does not spoil what is produced to other partitions.", _is_beside_a_bad_batch),
+    Intended("plus signs", "A number in a topic's configs is kept as it is shown later.", _is_the_same_number),
     Intended("after a batch", "Kafka drops what is no whole batch, and acknowledges.", _is_after_a_batch),
     Intended("simple groups", "Kafka shows one without offsets sooner or later.", _is_of_an_empty_simple_group),
     Intended("subscriptions", "One that cannot be read makes no difference.", _has_an_unreadable_subscription),

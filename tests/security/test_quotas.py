@@ -84,6 +84,8 @@ def test_the_largest_connection_rate_is_no_limit() -> None:
         (LEVELS[0], PRODUCER_BYTE_RATE, float("nan"), False),
         (LEVELS[0], REQUEST_PERCENTAGE, float("inf"), False),
         (LEVELS[0], PRODUCER_BYTE_RATE, 1e300, False),
+        # To Java the nearest to the largest of its numbers.
+        (LEVELS[0], PRODUCER_BYTE_RATE, 2.0**63, True),
         (LEVELS[0], REQUEST_PERCENTAGE, 0.5, True),
         (LEVELS[0], CONNECTION_CREATION_RATE, 5.0, False),
         (LEVELS[0], "bytes", 5.0, False),

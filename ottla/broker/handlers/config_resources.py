@@ -130,12 +130,13 @@ def _broker_configs(runtime: Runtime, configs: Mapping[str, str], *, of_all_brok
 
 def _check_that_nothing_is_set(kind: ConfigResourceType, resource: Any) -> None:
     """As in Kafka, what is not there can be deleted, and each kind of resource has an error of its own for a value."""
-    if not resource.resource_name:
-        raise InvalidRequest("the resource has no name")
     alterations = [
         Alteration(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs
     ]
-    for name in altered({}, alterations, {}, lambda _: None):
+    names = altered({}, alterations, {}, lambda _: None)
+    if not resource.resource_name:
+        raise InvalidRequest("the resource has no name")
+    for name in names:
         sentence = f"there is no config {name} of {kind.name.lower().replace('_', ' ')}"
         raise InvalidRequest(sentence) if kind is ConfigResourceType.CLIENT_METRICS else InvalidConfig(sentence)
 

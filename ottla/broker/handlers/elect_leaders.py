@@ -28,6 +28,9 @@ async def handle(
     request: ElectLeadersRequest,
 ) -> ElectLeadersResponse:
     named = request.topic_partitions
+    if named is not None and not named:
+        # As Kafka, which looks at nothing else then.
+        return _response([], [], {})
     if named is None:
         topics = list(metadata.image.topics)
         partitions = [(topic.name, index) for topic, index, _ in metadata.image.partitions()]
