@@ -233,6 +233,16 @@ class LogDirectory:
 
     # Checkpoints: made of what is known now, written when and where the caller likes, each file by one at a time.
 
+    def withdraw_recovery_points(self) -> None:
+        """Remove the checkpoint, durably, from any thread: then a start after a crash looks at all there is, and
+        believes nothing. Raises KafkaStorageError."""
+        path = self.path / checkpoints.RECOVERY_POINTS
+        try:
+            self._files.remove(path)
+            self._files.sync_directory(self.path)
+        except OSError as error:
+            raise storage_error("remove", path, error) from error
+
     def recovery_point_checkpoint(self) -> "Checkpoint":
         return self._checkpoint(
             checkpoints.RECOVERY_POINTS, {key: log.flushed_offset for key, log in self._logs.items()}

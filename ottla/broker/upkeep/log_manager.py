@@ -73,6 +73,7 @@ class LogManager:
         )
         self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs)
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
+        self._every(SYNC_INTERVAL_MS, "checkpoints", self._checkpoints.retry)
         self._every(DELETION_INTERVAL_MS, "deletion", self.remove_files, TimerKind.FILE_DELETION)
         self._every(BUFFERS_INTERVAL_MS, "buffers", self._release_buffers)
         self._every(
@@ -81,7 +82,7 @@ class LogManager:
             self._checkpoints.high_watermarks_rose,
         )
         self._every(
-            config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._checkpoints.recovery_points_fell
+            config.log_flush_offset_checkpoint_interval_ms, "recovery points", self._checkpoints.recovery_points_rose
         )
         self._every(
             config.log_flush_start_offset_checkpoint_interval_ms, "log starts", self._checkpoints.log_starts_rose
