@@ -54,7 +54,8 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
     room = WIRE_LINES if is_full else max(min(WIRE_LINES, LINES_MAX - taken - 1), 5)
     events = bed.wire.since(mark.wire)
     begin_ns = events[0].at_ns if events else 0
-    names = {topic.topic_id: topic.name for topic in bed.reader.image.topics.values()}
+    topics = bed.reader.image.topics.values() if bed.hosted.parts() else ()
+    names = {topic.topic_id: topic.name for topic in topics}
     wire = [_wire_line(event, begin_ns, names) for event in events[-room:]]
     sections.insert(2, (f"ottla: wire, last {len(wire)}", wire))
     return [(title, "\n".join(lines)) for title, lines in sections if lines]

@@ -37,9 +37,9 @@ Test = Callable[[Path], None]
 def decisions_are_kept_by_host(patch: Patch) -> None:
     views: dict[str, View] = {}
 
-    def access(self: Authorization, principal: Principal, host: str, api: str, _: Access | None = None) -> Access:
-        view = views.setdefault(host, View(self._authorizer, principal, host))
-        return Access(view, self._image(), api, self._log, self._config, logs_allowed=False)
+    def access(self: Authorization, principal: Principal, host: str, api: str) -> Access:
+        view = views.setdefault(host, View(self.authorizer, principal, host, logs_allowed=False))
+        return Access(view, principal, self.metadata.image, api, self._log, self._config)
 
     patch.setattr(Authorization, "access", access)
 

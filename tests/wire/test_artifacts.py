@@ -94,8 +94,10 @@ def test_serve_captures_until_it_stops(tmp_path: Path, brokers: int) -> None:
     capture = tmp_path / "served.owire"
     arguments = ["--brokers", str(brokers), "--capture", str(capture)]
     with ServedBroker(tmp_path / "data", {"default.replication.factor": str(brokers)}, arguments=arguments) as broker:
-        done = run("produce", "orders", "--bootstrap", broker.bootstrap, stdin="a\nb\n")
-        assert done.exit_code == 0, done.output
+        # Each broker leads one, where there are three.
+        for words in (("topics", "create", "orders", "--partitions", "3"), ("produce", "orders")):
+            done = run(*words, "--bootstrap", broker.bootstrap, stdin="a\nb\n")
+            assert done.exit_code == 0, done.output
         broker.stop()
 
     records = records_of(capture)
