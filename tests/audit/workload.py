@@ -39,6 +39,7 @@ from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.record import Record, build_batch
 from ottla.protocol.schema import Message
 from ottla.testing.handle import Kafka
+from tests.waiting import wait_for
 
 TOPIC, KEYED = "t", "keyed"
 PARTITIONS = 2
@@ -58,6 +59,7 @@ VERSIONS = {
 READ_COMMITTED = 1
 ANSWERED_WITHIN_S = 10
 TRIES = 40
+OK_WITHIN_S = 10
 TXN = 1
 
 
@@ -260,12 +262,14 @@ class Workload:
         self._until_ok(client, end)
 
     def _until_ok(self, client: Client, request: Message) -> Any:
-        for _ in range(TRIES):
-            response = client.call(request)
-            if not response.error_code:
-                return response
-            time.sleep(0.005)
-        raise AssertionError(f"{type(request).__name__}: {ErrorCode(response.error_code).name}")
+        answers: list[Any] = []
+
+        def is_ok() -> bool:
+            answers.append(client.call(request))
+            return not answers[-1].error_code
+
+        wait_for(is_ok, OK_WITHIN_S, lambda: f"{type(request).__name__}: {ErrorCode(answers[-1].error_code).name}")
+        return answers[-1]
 
     def _read(self) -> None:
         self._fetch("reader", self._random.randrange(PARTITIONS), 0)

@@ -3,12 +3,10 @@
 Those that users can notice are described in docs/compatibility.md too.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.broker.config.alter import ConfigResourceType
-from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
 from ottla.protocol.messages.produce import ProduceResponse
@@ -16,6 +14,17 @@ from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Outcome, Silence
 from tests.differential.drawing import names_something_twice
 from tests.differential.exchange import Exchange, error_codes, why_unreadable
+from tests.differential.intended_configs import (
+    describes_configs,
+    is_a_config_of_ours,
+    is_a_synonym,
+    is_an_unknown_broker_config,
+    is_fixed_here,
+    is_of_logins,
+    is_of_tls,
+    is_the_brokers_own,
+    is_the_same_number,
+)
 
 
 class Intended(NamedTuple):
@@ -30,7 +39,6 @@ def _of(*apis: str) -> Callable[[Exchange], bool]:
 
 _is_produce, _is_metadata, _is_fetch = _of("Produce"), _of("Metadata"), _of("Fetch")
 _may_be_wrong_twice = _of("AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "CreatePartitions")
-_describes_configs = _of("DescribeConfigs")
 
 
 # The maximum of WriteTxnMarkers and of ListTransactions.
@@ -45,105 +53,6 @@ def _lists_fewer_versions(exchange: Exchange, difference: Difference) -> bool:
     if is_refusal or path in OTHER_VERSIONS or path == "finalized_features_epoch":
         return True
     return isinstance(difference.ours, Missing) and TRANSACTION_VERSION not in path
-
-
-def _is_an_unknown_broker_config(exchange: Exchange, difference: Difference) -> bool:
-    return (
-        _describes_configs(exchange)
-        and without_names(difference.path) == "results.configs"
-        and isinstance(difference.ours, Missing)
-        and difference.theirs["name"] not in SERVER_OPTIONS
-    )
-
-
-def _is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
-    ours = difference.ours
-    return (
-        _describes_configs(exchange)
-        and "results[4/" in difference.path
-        and isinstance(difference.theirs, Missing)
-        and (ours["name"].startswith(("ottla.", "internal.")) or ours["name"] in THROTTLED_RATES | OF_OTHERS)
-    )
-
-
-DEFAULT_CONFIG = 5
-# Kafka lists them where they are set.
-THROTTLED_RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
-# What Kafka's authorizer reads, and its broker does not know; and what Kafka 4.4 has.
-OF_OTHERS = {
-    "super.users",
-    "allow.everyone.if.no.acl.found",
-    "sasl.oauthbearer.allow.unverified.issuer",
-    "sasl.oauthbearer.allow.unverified.audience",
-}
-# GSSAPI is Kafka's mechanism where none is set; here a listener with SASL names its own, before the start.
-OF_LOGINS = {"sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol", "security.inter.broker.protocol"}
-OWN_DEFAULTS = {
-    "advertised.listeners",
-    "controlled.shutdown.max.retries",
-    "controlled.shutdown.retry.backoff.ms",
-    "listener.security.protocol.map",
-    "listeners",
-    "log.dirs",
-    "offsets.topic.replication.factor",
-    "transaction.state.log.replication.factor",
-    "producer.id.expiration.check.interval.ms",
-    "replica.fetch.max.bytes",
-}
-
-
-def _is_the_brokers_own(exchange: Exchange, difference: Difference) -> bool:
-    return (
-        _describes_configs(exchange)
-        and "results[4/" in difference.path
-        and any(f"configs[{name}]" in difference.path for name in OWN_DEFAULTS)
-    )
-
-
-# Of these Kafka knows no default, or only under the other names of the same.
-DEFAULTS_OF_OURS = {"log.retention.hours", "log.retention.minutes", "log.roll.hours", "log.roll.jitter.hours"}
-# Of these a broker here has none: there is no remote storage, and its id is what it is.
-DEFAULTS_OF_KAFKA = {"log.local.retention.bytes", "log.local.retention.ms", "broker.id"}
-
-
-def _is_of_logins(exchange: Exchange, difference: Difference) -> bool:
-    return (
-        _describes_configs(exchange)
-        and "results[4/" in difference.path
-        and any(f"configs[{name}]" in difference.path for name in OF_LOGINS)
-    )
-
-
-def _is_of_tls(exchange: Exchange, difference: Difference) -> bool:
-    is_of_one = "results[4/" in difference.path and "configs[ssl." in difference.path
-    is_type = difference.path.endswith("store.type].value")
-    return _describes_configs(exchange) and is_of_one and (is_type or difference.path.endswith(".read_only"))
-
-
-def _is_a_synonym(exchange: Exchange, difference: Difference) -> bool:
-    if not _describes_configs(exchange) or ".synonyms" not in difference.path:
-        return False
-    if any(isinstance(each, str | int) for each in (difference.ours, difference.theirs)):
-        # What differs is not a synonym, but what one says.
-        return False
-    return _without(difference.ours, DEFAULTS_OF_OURS) == _without(difference.theirs, DEFAULTS_OF_KAFKA)
-
-
-def _without(synonyms: Any, defaults: set[str]) -> list[Any]:
-    """Those that are left of one or several synonyms without these defaults."""
-    entries = [] if isinstance(synonyms, Missing) else synonyms if isinstance(synonyms, list) else [synonyms]
-    return [each for each in entries if each["source"] != DEFAULT_CONFIG or each["name"] not in defaults]
-
-
-def _is_the_same_number(exchange: Exchange, difference: Difference) -> bool:
-    ours, theirs = str(difference.ours), str(difference.theirs)
-    is_of_a_config = "configs[" in difference.path and difference.path.endswith(".value")
-    is_plain = re.fullmatch(r"\d+", ours) is not None and re.fullmatch(r"\+\d+", theirs) is not None
-    return exchange.asked.api.name == "CreateTopics" and is_of_a_config and is_plain and int(ours) == int(theirs)
-
-
-def _is_fixed_here(exchange: Exchange, difference: Difference) -> bool:
-    return _describes_configs(exchange) and difference.path.endswith("configs[num.replica.fetchers].read_only")
 
 
 def _is_about_one_thing_twice(exchange: Exchange, difference: Difference) -> bool:
@@ -201,7 +110,7 @@ def _is_another_refusal(exchange: Exchange, difference: Difference) -> bool:
 
 
 def _is_one_of_several(exchange: Exchange, difference: Difference) -> bool:
-    if not _describes_configs(exchange) or not isinstance(exchange.theirs, Answer):
+    if not describes_configs(exchange) or not isinstance(exchange.theirs, Answer):
         return False
     return {result.error_code for result in exchange.theirs.message.results} == {42}
 
@@ -424,20 +333,20 @@ INTENDED: tuple[Intended, ...] = (
         _follows_another_leader,
     ),
     Intended("versions", "ApiVersions lists what is served, and no features of KRaft.", _lists_fewer_versions),
-    Intended("broker configs", "What has no effect is not among a broker's configs.", _is_an_unknown_broker_config),
-    Intended("configs of ours", "Ottla has properties that Kafka has not.", _is_a_config_of_ours),
-    Intended("a broker's own", "Addresses, directories and a few defaults are others.", _is_the_brokers_own),
-    Intended("logins", "There is no GSSAPI, and mechanisms are fixed at the start.", _is_of_logins),
-    Intended("TLS", "Stores are PEM, and only those of a listener are replaced while it serves.", _is_of_tls),
-    Intended("synonyms", "All places that can give a value are listed, also at their default.", _is_a_synonym),
-    Intended("fetchers", "Their number is that of the start.", _is_fixed_here),
+    Intended("broker configs", "What has no effect is not among a broker's configs.", is_an_unknown_broker_config),
+    Intended("configs of ours", "Ottla has properties that Kafka has not.", is_a_config_of_ours),
+    Intended("a broker's own", "Addresses, directories and a few defaults are others.", is_the_brokers_own),
+    Intended("logins", "There is no GSSAPI, and mechanisms are fixed at the start.", is_of_logins),
+    Intended("TLS", "Stores are PEM, and only those of a listener are replaced while it serves.", is_of_tls),
+    Intended("synonyms", "All places that can give a value are listed, also at their default.", is_a_synonym),
+    Intended("fetchers", "Their number is that of the start.", is_fixed_here),
     Intended("named twice", "Each entry of a request has its answer, also of two alike.", _is_about_one_thing_twice),
     Intended("coordinators' logs", "Kafka writes more about a group than loading it needs.", _is_of_a_coordinators_log),
     Intended("null records", "Kafka never answers Produce with null for records.", _is_without_answer),
     Intended("which refusal", "Of several errors in one resource another one may be named.", _is_another_refusal),
     Intended("one of several", "A resource that is no good does not spoil the others.", _is_one_of_several),
     Intended("beside a bad batch", "It does not spoil what is produced to other partitions.", _is_beside_a_bad_batch),
-    Intended("plus signs", "A number in a topic's configs is kept as it is shown later.", _is_the_same_number),
+    Intended("plus signs", "A number in a topic's configs is kept as it is shown later.", is_the_same_number),
     Intended("after a batch", "Kafka drops what is no whole batch, and acknowledges.", _is_after_a_batch),
     Intended("simple groups", "Kafka shows one without offsets sooner or later.", _is_of_an_empty_simple_group),
     Intended("subscriptions", "One that cannot be read makes no difference.", _has_an_unreadable_subscription),

@@ -63,9 +63,8 @@ def bindings(grants: Iterable[Grant], holders: Sequence[Holder], pattern_type: P
     ]
 
 
-async def add(client: Client, wanted: Sequence[AclBinding]) -> None:
-    """Raises Refused."""
-    request = CreateAclsRequest(
+def creation_of(wanted: Iterable[AclBinding]) -> CreateAclsRequest:
+    return CreateAclsRequest(
         creations=[
             AclCreation(
                 resource_type=int(acl.resource_type),
@@ -79,9 +78,29 @@ async def add(client: Client, wanted: Sequence[AclBinding]) -> None:
             for acl in wanted
         ]
     )
-    response = await client.ask_controller(request, CreateAclsResponse)
+
+
+async def add(client: Client, wanted: Sequence[AclBinding]) -> None:
+    """Raises Refused."""
+    response = await client.ask_controller(creation_of(wanted), CreateAclsResponse)
     for acl, result in zip(wanted, response.results, strict=True):
         check(f"cannot add the ACL of {acl.principal} on {acl.name}", result.error_code, result.error_message)
+
+
+def described(response: DescribeAclsResponse) -> set[AclBinding]:
+    return {
+        AclBinding(
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
+            acl.principal,
+            acl.host,
+            AclOperation(acl.operation),
+            Permission(acl.permission_type),
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    }
 
 
 async def find(client: Client, filters: Sequence[AclFilter]) -> list[AclBinding]:
@@ -90,26 +109,17 @@ async def find(client: Client, filters: Sequence[AclFilter]) -> list[AclBinding]
     for each in filters:
         response = await client.ask_any(DescribeAclsRequest(**_fields(each)), DescribeAclsResponse)
         check("cannot list ACLs", response.error_code, response.error_message)
-        found |= {
-            AclBinding(
-                ResourceType(resource.resource_type),
-                resource.resource_name,
-                PatternType(resource.pattern_type),
-                acl.principal,
-                acl.host,
-                AclOperation(acl.operation),
-                Permission(acl.permission_type),
-            )
-            for resource in response.resources
-            for acl in resource.acls
-        }
+        found |= described(response)
     return sorted(found)
+
+
+def deletion_of(filters: Iterable[AclFilter]) -> DeleteAclsRequest:
+    return DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(each)) for each in filters])
 
 
 async def remove(client: Client, filters: Sequence[AclFilter]) -> int:
     """How many ACLs are gone that one of the filters matched. Raises Refused."""
-    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(each)) for each in filters])
-    response = await client.ask_controller(request, DeleteAclsResponse)
+    response = await client.ask_controller(deletion_of(filters), DeleteAclsResponse)
     removed: set[tuple[object, ...]] = set()
     for result in response.filter_results:
         check("cannot remove ACLs", result.error_code, result.error_message)

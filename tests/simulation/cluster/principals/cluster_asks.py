@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from ottla.cli.operations.acls import creation_of, deletion_of
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -19,8 +20,6 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
-from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -167,22 +166,6 @@ def describe_acls(draw: Draw) -> Ask:
     return Ask(request, draw.version(1, 3), partial(_wrong_answer, need), described=True)
 
 
-def described_acls(response: Any) -> frozenset[AclBinding]:
-    return frozenset(
-        AclBinding(
-            ResourceType(resource.resource_type),
-            resource.resource_name,
-            PatternType(resource.pattern_type),
-            acl.principal,
-            acl.host,
-            AclOperation(acl.operation),
-            Permission(acl.permission_type),
-        )
-        for resource in response.resources
-        for acl in resource.acls
-    )
-
-
 def create_acls(draw: Draw) -> Ask:
     name = f"theatre-{draw.number()}"
     acl = AclBinding(ResourceType.TOPIC, name, PatternType.LITERAL, PUPPET, "*", AclOperation.ALL, Permission.ALLOW)
@@ -201,40 +184,6 @@ def delete_acls(draw: Draw) -> Ask:
 
 def _may_alter(seen: Seen) -> bool:
     return seen.cluster(ALTER)
-
-
-def creation_of(acls: list[AclBinding]) -> CreateAclsRequest:
-    return CreateAclsRequest(
-        creations=[
-            AclCreation(
-                resource_type=acl.resource_type,
-                resource_name=acl.name,
-                resource_pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in acls
-        ]
-    )
-
-
-def deletion_of(filters: list[AclFilter]) -> DeleteAclsRequest:
-    return DeleteAclsRequest(
-        filters=[
-            DeleteAclsFilter(
-                resource_type_filter=each.resource_type,
-                resource_name_filter=each.name,
-                pattern_type_filter=each.pattern_type,
-                principal_filter=each.principal,
-                host_filter=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in filters
-        ]
-    )
 
 
 ASKS: list[Callable[[Draw], Ask]] = [

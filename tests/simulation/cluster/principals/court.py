@@ -8,12 +8,12 @@ config, an ACL, the deletion of a topic) must have been allowed by such a set to
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.cli.operations.acls import described
 from ottla.cluster.image import MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.security.acl import AclFilter
 from tests.simulation.cluster.principals.asks import NAMES, REFUSALS, Ask, Deed, codes_in
 from tests.simulation.cluster.principals.beliefs import AclSet, Beliefs, StoredAcls
-from tests.simulation.cluster.principals.cluster_asks import described_acls
 from tests.simulation.cluster.principals.rights import matches
 from tests.simulation.cluster.principals.topic_asks import MARKED
 from tests.simulation.loop import Process
@@ -73,7 +73,7 @@ class Court:
             )
             self._judge.violated("I-34", how)
         elif ask.described and not response.error_code:
-            acls = described_acls(response)
+            acls = described(response)
             if all(acls != each.rights.acls for each in seen):
                 self._judge.violated("I-34", f"{who} was shown ACLs that {process.name} has not had: {acls}")
 

@@ -4,6 +4,7 @@ groups have committed."""
 import random
 from typing import TYPE_CHECKING, Any
 
+from ottla.cli.operations.acls import creation_of, deletion_of
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
@@ -12,7 +13,6 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.security.acl import OPERATIONS_OF, AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS
 from tests.simulation.cluster.principals.asks import GROUPS, TOPICS, Deed
-from tests.simulation.cluster.principals.cluster_asks import creation_of, deletion_of
 from tests.simulation.cluster.principals.court import Court, Who
 
 if TYPE_CHECKING:
