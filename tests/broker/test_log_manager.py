@@ -120,6 +120,18 @@ async def test_deleted_log_leaves_no_high_watermark_to_the_next(tmp_path: Path) 
         assert "other 0 0" in checkpoint.read_text()
 
 
+async def test_who_waits_for_lowered_recovery_points_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk let the checkpoint be neither written nor removed."""
+    monkeypatch.setattr("ottla.broker.upkeep.log_manager.SYNC_INTERVAL_MS", 20)
+    async with running_broker(tmp_path) as broker:
+        done: list[bool] = []
+        broker.parts.checkpoints._lowered(lambda: done.append(True), is_lowered=False)
+
+        await until(broker, lambda: done == [True])
+
+
 OLD_MS = 1_000
 
 

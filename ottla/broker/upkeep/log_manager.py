@@ -21,7 +21,8 @@ from ottla.timer.wheel import TimerEntry
 
 # Files scheduled for deletion are looked for this often; they wait for `file.delete.delay.ms` anyway.
 DELETION_INTERVAL_MS = 10_000
-# Complete segments are looked for this often. What they delay is only how much is read again after a crash.
+# Complete segments are looked for this often: what they delay is only how much is read again after a crash. And
+# checkpoints that a disk has refused, for which followers wait less than `replica.lag.time.max.ms`.
 SYNC_INTERVAL_MS = 10_000
 # A buffer that nothing has needed for so long is given back; having another one costs the kernel some 200 µs.
 BUFFERS_INTERVAL_MS = 10_000
