@@ -17,8 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.protocol.records.batch import crc_is_valid
 from ottla.storage import checkpoints
-from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, scan
+from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, ScannedBatch, scan
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.durability import write_again
 from ottla.storage.files import FileSystem, write_atomically
@@ -224,21 +225,35 @@ class _Opening(NamedTuple):
         segment.is_flushed = True
         if following is not None and (self.history.was_closed_cleanly or self.has_gaps):
             return following.base_offset
-        end_offset = self._end_of_trusted(segment)
-        if following is None and end_offset is not None:
-            segment.begin_timestamp()
-        return end_offset
-
-    def _end_of_trusted(self, segment: Segment) -> int | None:
-        """The offset after the last batch, found from the last index entry on; None if the file is not whole."""
-        end_offset = segment.base_offset
-        position = segment.anchor_for(INT64_MAX - 1).position if len(segment.offset_index) else 0
         try:
-            for batch in segment.batches_from(position):
-                end_offset = batch.header.next_offset
+            end_offset = self._end_of_trusted(segment, following)
         except InvalidBatchError as error:
             self.notices(f"{segment.name}: not as it was closed, {error}; recovering it")
             return None
+        if following is None:
+            segment.begin_timestamp()
+        return end_offset
+
+    def _end_of_trusted(self, segment: Segment, following: Segment | None) -> int:
+        """The offset after the last batch, found from the last index entry on. Raises InvalidBatchError where that is
+        not what was written: no checksum covers a base offset, so it is held against its neighbours.
+
+        Checksums are for readers, who go on behind a damaged batch; but where nothing follows the last one, its own
+        checksum is all that says where the log ends."""
+        anchor = segment.anchor_for(INT64_MAX - 1)
+        end_offset, position = anchor.base_offset, anchor.position
+        last: ScannedBatch | None = None
+        for last in segment.batches_from(position):
+            header, position = last.header, last.position
+            if end_offset < 0:
+                end_offset = anchor.last_offset - header.last_offset_delta
+            if header.base_offset < end_offset or (header.base_offset > end_offset and not self.has_gaps):
+                raise InvalidBatchError(position, f"base offset {header.base_offset} where {end_offset} was due")
+            end_offset = header.next_offset
+        if following is not None and end_offset != following.base_offset:
+            raise InvalidBatchError(position, f"end offset {end_offset}, but {following.base_offset} is next,")
+        if following is None and last is not None and not crc_is_valid(last.view, 0, last.header):
+            raise InvalidBatchError(position, "a last batch whose checksum does not match")
         return end_offset
 
     def _recover(

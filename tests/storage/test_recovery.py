@@ -334,6 +334,41 @@ def test_any_flipped_bit_is_found_by_recovery() -> None:
         assert read_all(reopened(copy, log.config)) == [record for record in good if record[0] < damaged_from]
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("was_closed", [True, False])
+def test_a_flipped_bit_at_the_end_of_a_flushed_segment_is_found(is_last: bool, was_closed: bool) -> None:
+    """Also in a base offset, which no checksum covers: a log that believed it to end at offset 65,766 was cut where its
+    leader's log ended, and went on there, with a hole before it."""
+    config = LogConfig(segment_bytes=320, index_interval_bytes=100)
+    disk = FakeDisk()
+    directory = open_directory(disk, config)
+    log = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
+    append(log, *[batch(f"value {n}", "more", timestamp=NOW + n) for n in range(10)])
+    log.flush()
+    directory.recovery_point_checkpoint().write()
+    good = read_all(log)
+    assert len(log.segments) > 2
+    segment = log.segments[-1 if is_last else 1]
+    *_, end = segment.batches_from(0)
+    if was_closed:
+        directory.close()
+    journal, path = tuple(disk.journal), segment.path(".log")
+
+    for bit in range(end.position * 8, segment.size * 8):
+        if 12 <= bit // 8 - end.position < 16:
+            continue  # A leader epoch, which recovery takes as it is.
+        copy = FakeDisk.after(journal)
+        copy.flip_bit(path, bit)
+        found = reopened(copy, config)
+        # Where the batch begins and ends: base offset, length, magic, last offset delta.
+        moves_an_end = bit // 8 - end.position in {*range(12), 16, *range(23, 27)}
+        if not is_last and (was_closed or not moves_an_end):
+            assert found.log_end_offset == log.log_end_offset, "readers find it"
+            continue
+        assert read_all(found) == [record for record in good if record[0] < end.header.base_offset]
+        assert found.log_end_offset == end.header.base_offset
+
+
 def test_no_segment_survives_a_power_failure_alone() -> None:
     """A log that was never flushed, on a disk that keeps no order between names, has records from its begin on."""
     disk = FakeDisk()
