@@ -6,6 +6,7 @@ for an offset with an expiry of its own, because version 3 has no room for one.
 """
 
 from collections.abc import Generator, Iterator
+from io import BytesIO
 from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -207,14 +208,17 @@ def build_large_group_metadata_value(
 ) -> Generator[None, None, bytes]:
     """The value of `metadata`, which has no members, with these. Yields after each slice of them."""
     head = build_group_metadata_value(metadata)
-    # The members stand at the end, behind their number.
-    parts, count = [b"", b""], 0
+    # It grows without being copied, and gives its bytes without copying them either.
+    value, count = BytesIO(), 0
+    value.write(head)
     while some := tuple(islice(members, members_at_once)):
-        parts.append(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
+        value.write(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
         count += len(some)
         yield
-    parts[:2] = head[: -_COUNT.size], _COUNT.pack(count)
-    return b"".join(parts)
+    # The members stand at the end, behind their number.
+    value.seek(len(head) - _COUNT.size)
+    value.write(_COUNT.pack(count))
+    return value.getvalue()
 
 
 def _build_member(member: StoredMember) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.handlers import describe_groups, leave_group, list_groups, offset_fetch
+from ottla.broker.handlers import describe_groups, join_group, leave_group, list_groups, offset_fetch
 from ottla.broker.runtime import ITEMS_PER_SLICE, in_slices, now_or_later
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import (
@@ -13,6 +13,8 @@ from ottla.coordinator.results import (
     DescribeResult,
     FetchedOffset,
     FetchResult,
+    JoinedMember,
+    JoinResult,
     LeaveResult,
     LeftMember,
     ListedGroup,
@@ -35,6 +37,12 @@ def left() -> Coroutine[Any, Any, Any]:
     return leave_group._response(LeaveResult(OK, (LeftMember("m", None, OK),) * COUNT), 3)
 
 
+def joined() -> Coroutine[Any, Any, Any]:
+    members = (JoinedMember("m", None, b""),) * COUNT
+    building: Any = join_group._response(JoinResult(OK, "m", 1, "consumer", "range", "m", members), 5)
+    return building  # type: ignore[no-any-return]
+
+
 def listed() -> Coroutine[Any, Any, Any]:
     return list_groups._response(ListResult(OK, (ListedGroup("g", "consumer", "Stable", "classic"),) * COUNT))
 
@@ -54,6 +62,7 @@ def fetched_of_many_groups() -> Coroutine[Any, Any, Any]:
     [
         (described, describe_groups, "DescribedGroupMember"),
         (described, describe_groups, "DescribedGroup"),
+        (joined, join_group, "JoinGroupResponseMember"),
         (left, leave_group, "MemberResponse"),
         (listed, list_groups, "ListedGroup"),
         (fetched_of_one_group, offset_fetch, "OffsetFetchResponsePartition"),

@@ -16,11 +16,14 @@ from ottla.broker.server.turns import (
     PARTITION_COST_BYTES,
     READ_BYTES_PER_STEP,
     READ_COST_BYTES,
+    TURN_NS,
     ReadTurns,
     Turns,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import (
     batch,
@@ -41,10 +44,17 @@ MS = 1_000_000
 
 
 class Steps:
-    """The loop: actions run in the step after the one that has asked for them."""
+    """The loop: actions run in the step after the one that has asked for them. Its clock goes on by `look_ns` whenever
+    it is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, look_ns: int = TURN_NS) -> None:
         self.actions: list[Callable[[], None]] = []
+        self._look_ns = look_ns
+        self._ns = 0
+
+    def now_ns(self) -> int:
+        self._ns += self._look_ns
+        return self._ns
 
     def soon(self, action: Callable[[], None]) -> None:
         self.actions.append(action)
@@ -69,11 +79,12 @@ def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
 def shortest_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is over whenever a connection looks."""
     monkeypatch.setattr(turns_module, "TURN_NS", 0)
+    monkeypatch.setattr(turns_module, "PAUSE_NS", 1 << 40)
 
 
-def test_each_step_gives_one_turn_in_the_order_of_arrival() -> None:
+def test_each_step_gives_one_long_turn_in_the_order_of_arrival() -> None:
     steps, given = Steps(), list[str]()
-    turns = Turns(steps.soon)
+    turns = Turns(steps.soon, steps.now_ns)
     turns.wait(lambda: given.append("a"))
     turns.wait(lambda: given.append("b"))
 
@@ -88,9 +99,39 @@ def test_each_step_gives_one_turn_in_the_order_of_arrival() -> None:
     assert (len(turns), steps.actions) == (0, [])
 
 
+def test_short_turns_share_a_step() -> None:
+    steps, given = Steps(look_ns=TURN_NS // 2), list[int]()
+    turns = Turns(steps.soon, steps.now_ns)
+    for number in range(5):
+        turns.wait(lambda number=number: given.append(number))  # type: ignore[misc]
+
+    counts = []
+    while steps.actions:
+        steps.step()
+        counts.append(len(given))
+
+    assert (counts, given) == ([2, 4, 5], [0, 1, 2, 3, 4])
+
+
+def test_who_waits_again_in_its_turn_comes_once_more() -> None:
+    steps, given = Steps(), list[str]()
+    turns = Turns(steps.soon, steps.now_ns)
+
+    def go_on() -> None:
+        given.append("first")
+        turns.wait(lambda: given.append("rest"))
+
+    turns.wait(go_on)
+    steps.step()
+    assert len(steps.actions) == 1
+    steps.step()
+
+    assert (given, steps.actions) == (["first", "rest"], [])
+
+
 def test_a_turn_that_fails_does_not_end_the_others() -> None:
     steps, given = Steps(), list[str]()
-    turns = Turns(steps.soon)
+    turns = Turns(steps.soon, steps.now_ns)
 
     def fail() -> None:
         raise ValueError
@@ -107,7 +148,7 @@ def test_a_turn_that_fails_does_not_end_the_others() -> None:
 
 def test_connections_share_the_time_of_a_step() -> None:
     steps = Steps()
-    turns = Turns(steps.soon)
+    turns = Turns(steps.soon, steps.now_ns)
 
     assert [
         turns.is_over(began_ns=100 * MS, now_ns=101 * MS),
@@ -120,9 +161,30 @@ def test_connections_share_the_time_of_a_step() -> None:
     assert steps.actions == []
 
 
+def test_requests_that_can_wait_do_so_in_a_rush_alone() -> None:
+    steps = Steps()
+    turns = Turns(steps.soon, steps.now_ns)
+
+    together = [turns.is_rush(100 * MS + number * TURN_NS // 2) for number in range(4)]
+    alone = [turns.is_rush(200 * MS + number * (TURN_NS + 1)) for number in range(4)]
+
+    assert (together, alone) == ([False, False, True, True], [False, False, False, False])
+
+
+def test_a_turn_in_a_rush_is_not_waited_for_again() -> None:
+    steps, found = Steps(), list[bool]()
+    turns = Turns(steps.soon, steps.now_ns)
+    assert [turns.is_rush(100 * MS), turns.is_rush(101 * MS), turns.is_rush(102 * MS)] == [False, False, True]
+
+    turns.wait(lambda: found.append(turns.is_rush(103 * MS)))
+    steps.step()
+
+    assert found == [False]
+
+
 def test_a_turn_that_was_waited_for_is_a_whole_one() -> None:
     steps, found = Steps(), list[bool]()
-    turns = Turns(steps.soon)
+    turns = Turns(steps.soon, steps.now_ns)
     turns.wait(lambda: found.append(turns.is_over(began_ns=110 * MS, now_ns=111 * MS)))
 
     assert turns.is_over(began_ns=100 * MS, now_ns=105 * MS)
@@ -133,7 +195,7 @@ def test_a_turn_that_was_waited_for_is_a_whole_one() -> None:
 
 def test_each_step_begins_with_room_to_read() -> None:
     steps = Steps()
-    turns = ReadTurns(steps.soon)
+    turns = ReadTurns(steps.soon, steps.now_ns)
 
     turns.count_read(1, READ_BYTES_PER_STEP - READ_COST_BYTES - PARTITION_COST_BYTES - 1)
     assert turns.may_read
@@ -148,7 +210,7 @@ def test_each_step_begins_with_room_to_read() -> None:
 def test_fetches_that_read_nothing_fill_a_step_too(partitions: int, fetches: int) -> None:
     """Some two milliseconds' worth of them, however many partitions each is about."""
     steps, read = Steps(), 0
-    turns = ReadTurns(steps.soon)
+    turns = ReadTurns(steps.soon, steps.now_ns)
 
     while turns.may_read:
         turns.count_read(partitions, 0)
@@ -160,7 +222,7 @@ def test_fetches_that_read_nothing_fill_a_step_too(partitions: int, fetches: int
 
 def test_no_fetch_reads_before_those_that_wait() -> None:
     steps = Steps()
-    turns = ReadTurns(steps.soon)
+    turns = ReadTurns(steps.soon, steps.now_ns)
 
     turns.wait(lambda: None)
     assert not turns.may_read
@@ -178,7 +240,7 @@ async def test_a_connection_with_many_requests_lets_others_go_first(tmp_path: Pa
         feed(busy, asked(1000))
         feed(other, asked(1))
 
-        assert len(busy_transport.frames) == connections.REQUESTS_PER_LOOK
+        assert len(busy_transport.frames) == 1
         assert busy_transport.reading_paused
         assert len(other_transport.frames) == 1
         await until(broker, lambda: len(busy_transport.frames) == 1000)
@@ -199,6 +261,29 @@ async def test_a_connection_with_long_requests_handles_one_in_a_turn(tmp_path: P
         assert len(transport.frames) == 1
         await until(broker, lambda: len(transport.frames) == 3)
         busy.connection_lost(None)
+
+
+@pytest.mark.usefixtures("shortest_turns")
+@pytest.mark.parametrize("request_of_member", [JoinGroupRequest(group_id="g"), SyncGroupRequest(group_id="g")])
+async def test_members_of_a_rebalance_wait_and_others_do_not(
+    tmp_path: Path, request_of_member: JoinGroupRequest | SyncGroupRequest
+) -> None:
+    """A thousand of them come at the same time, each on a connection of its own."""
+    async with running_broker(tmp_path) as broker:
+        members = [connected(broker) for _ in range(5)]
+        other, other_transport = connected(broker)
+
+        for connection, _ in members:
+            feed(connection, build_request_frame(request_of_member, 5, 1, "c"))
+        feed(other, asked(1))
+
+        assert [len(transport.frames) for _, transport in members] == [1, 0, 0, 0, 0]
+        assert len(other_transport.frames) == 1
+        await until(broker, lambda: all(transport.frames for _, transport in members))
+        assert not any(transport.reading_paused for _, transport in members)
+        for connection, _ in members:
+            connection.connection_lost(None)
+        other.connection_lost(None)
 
 
 @pytest.mark.usefixtures("shortest_turns")
@@ -225,7 +310,7 @@ async def test_a_connection_that_ends_before_its_turn_is_let_go(tmp_path: Path) 
         await until(broker, lambda: not len(broker.server.turns))
         await turn(broker)
 
-        assert len(busy_transport.frames) == connections.REQUESTS_PER_LOOK
+        assert len(busy_transport.frames) == 1
         assert broker.server.memory.held_bytes == 0
 
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from ottla.protocol.codec import decode_whole, encode, frame_encoder, frame_parts_encoder, frame_slices_encoder
-from ottla.protocol.encoding import PIECES_PER_SLICE
+from ottla.protocol.encoding import LONG_PIECES_PER_SLICE, PIECES_PER_SLICE
 from ottla.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.fetch import (
     EpochEndOffset,
@@ -15,7 +15,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.primitives import ZERO_UUID
 from ottla.protocol.schema import define, fields_of
@@ -151,6 +151,25 @@ def test_a_long_response_is_encoded_in_slices() -> None:
 
     assert frame == frame_encoder(CreateTopicsResponse, 7)(response, 9)
     assert slices >= len(topics) // PIECES_PER_SLICE
+
+
+def test_long_bytes_of_clients_are_encoded_in_smaller_slices() -> None:
+    """Subscriptions of a thousand members may be 20 KiB each."""
+    members = [JoinGroupResponseMember(member_id=f"m{number}", metadata=bytes(20_000)) for number in range(1_000)]
+    response = JoinGroupResponse(members=members)
+    building = frame_slices_encoder(JoinGroupResponse, 5)(response, 9)
+
+    slices = 0
+    while True:
+        try:
+            next(building)
+        except StopIteration as end:
+            frame = end.value
+            break
+        slices += 1
+
+    assert frame == frame_encoder(JoinGroupResponse, 5)(response, 9)
+    assert slices >= 2 * len(members) // LONG_PIECES_PER_SLICE
 
 
 def test_fields_outside_a_version_decode_to_defaults() -> None:

@@ -59,6 +59,8 @@ class Api(NamedTuple):
 PRODUCE = 0
 FETCH = 1
 METADATA = 3
+JOIN_GROUP = 11
+SYNC_GROUP = 14
 SASL_HANDSHAKE = 17
 API_VERSIONS = 18
 SASL_AUTHENTICATE = 36
@@ -123,10 +125,10 @@ _ROWS = (
             Need("CLUSTER_ACTION", "CLUSTER", "of share groups' partitions"),
         ),
     ),
-    Api(11, "JoinGroup", "join_group", 0, 9, needs=(_READ_GROUP,)),
+    Api(JOIN_GROUP, "JoinGroup", "join_group", 0, 9, needs=(_READ_GROUP,)),
     Api(12, "Heartbeat", "heartbeat", 0, 4, needs=(_READ_GROUP,)),
     Api(13, "LeaveGroup", "leave_group", 0, 5, needs=(_READ_GROUP,)),
-    Api(14, "SyncGroup", "sync_group", 0, 5, needs=(_READ_GROUP,)),
+    Api(SYNC_GROUP, "SyncGroup", "sync_group", 0, 5, needs=(_READ_GROUP,)),
     Api(15, "DescribeGroups", "describe_groups", 0, 6, needs=(Need("DESCRIBE", "GROUP", "of each group"),)),
     Api(
         16,

@@ -6,10 +6,9 @@ requests are written, one system call per partition, and then the responses leav
 complete frame is kept in a buffer of the connection's own: one of the few that are lent for large frames, or one that
 grows with the bytes received and never with the size a client merely announces.
 
-A *hold* stops the handling: a parked request, a client that does not read its responses, a throttled newcomer. Bytes
-that arrive during it are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until the hold ends. What waits on
-the way out is bounded by `ResponseQueue`, the sum over all connections by `ConnectionMemory`. A connection whose
-requests take long has a turn, and others have theirs before it goes on (`Turns`).
+A *hold* stops the handling: a parked request, a client that does not read its responses, a throttled newcomer, a turn
+that is over (`Turns`). Bytes that arrive during it are kept, up to `KEPT_WHILE_HELD`; then the socket is not read until
+it ends. What waits on the way out is bounded by `ResponseQueue`, the sum over all connections by `ConnectionMemory`.
 """
 
 import asyncio
@@ -64,10 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         self.run_route: Route | None = None
         self._run_count = 0
         self._runs = owner.times.runs
-        self._routes = owner.dispatcher.routes
-        self._buffers = owner.receive_buffers
-        self._memory = owner.memory
-        self._turns = owner.turns
+        self._routes, self._buffers = owner.dispatcher.routes, owner.receive_buffers
+        self._memory, self._turns = owner.memory, owner.turns
         self.fetch_room = owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
@@ -98,8 +95,6 @@ class Connection(asyncio.BufferedProtocol):
     def parked(self) -> tuple[RequestContext, ...]:
         """Requests that have no answer yet, or wait for one that has none, in order."""
         return tuple(self._responses.parked or ())
-
-    # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -202,8 +197,7 @@ class Connection(asyncio.BufferedProtocol):
         return end if self.holds & CLOSED else position
 
     def _abandon_event(self) -> None:
-        """After an error that is not of one request. Its appends are written while they are where they arrived; should
-        that fail too, nothing is read to that place any more."""
+        """After an error that is not of one request. Its appends are written while they are where they arrived."""
         self._deferred.clear()
         self.end_run()
         self._runtime.guard(self._runtime.end_event)
@@ -220,13 +214,13 @@ class Connection(asyncio.BufferedProtocol):
             if not SMALLEST_FRAME_SIZE <= size <= size_max or frame_end > end:
                 break
             body = position + HEADER_START_BYTES
-            route = self._routes.get(api_and_version)
+            route = self._routes.get(api_and_version) or self._resolve(api_and_version)
             if route is None:
-                route = self._owner.dispatcher.resolve(api_and_version)
-                if route is None:
-                    self.close(CloseReason.NOT_SERVED, why_not_served(api_and_version))
-                    break
+                break
             if route is not run_route:
+                if route.can_wait and self._turns.is_rush(self.last_event_ns):
+                    self._wait_for_turn()
+                    break
                 if run_route is not None:
                     self._runs.append((run_route, handled - run_start))
                     run_route.request_bytes += position - run_position
@@ -247,12 +241,18 @@ class Connection(asyncio.BufferedProtocol):
             handled += 1
             if position == end:
                 break
-            if size >= LONG_REQUEST or not handled % REQUESTS_PER_LOOK:
+            if size >= LONG_REQUEST or handled % REQUESTS_PER_LOOK == 1:
                 self._end_turn_if_over()
         if run_route is not None:
             self.run_route, self._run_count = run_route, handled - run_start
             run_route.request_bytes += position - run_position
         return position
+
+    def _resolve(self, api_and_version: int) -> Route | None:
+        route = self._owner.dispatcher.resolve(api_and_version)
+        if route is None:
+            self.close(CloseReason.NOT_SERVED, why_not_served(api_and_version))
+        return route
 
     def end_run(self) -> None:
         """The requests of the next `handle_frames` are counted apart from those before."""
@@ -261,11 +261,14 @@ class Connection(asyncio.BufferedProtocol):
             self.run_route = None
 
     def _end_turn_if_over(self) -> None:
-        """What has been received and not handled is handled when it is this connection's turn again."""
         if not self.holds and self._turns.is_over(self.last_event_ns, self._now_ns()):
-            self.holds |= HELD_BY_TURN
-            self.pause_reading()
-            self._turns.wait(self._take_turn)
+            self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        """What has been received and not handled is handled when it is this connection's turn again."""
+        self.holds |= HELD_BY_TURN
+        self.pause_reading()
+        self._turns.wait(self._take_turn)
 
     def _take_turn(self) -> None:
         self.holds &= ~HELD_BY_TURN
@@ -392,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         frame_bytes = KeptBytes.announced(view, start, end)
         if self.holds:
-            kept = KeptBytes.copied(view, start, end, end - start + KEPT_WHILE_HELD)
+            kept = KeptBytes.copied(view, start, end, end - start + (0 if self._reading_paused else KEPT_WHILE_HELD))
         elif end - start < 4 or (self.gate is not None and not self.gate.is_open):  # Which has looked at the size.
             kept = KeptBytes.copied(view, start, end, frame_bytes)
         elif SMALLEST_FRAME_SIZE <= frame_bytes - 4 <= self._owner.request_bytes_max:
@@ -410,8 +413,7 @@ class Connection(asyncio.BufferedProtocol):
             kept.release()
 
     def close(self, reason: CloseReason, why: str | None) -> None:
-        """Sends the responses that are ready, reads nothing more, and says why in the log unless `why` is None. The
-        server drops what the client has not read in time."""
+        """Sends the responses that are ready, reads nothing more, and says why in the log unless `why` is None."""
         if self.holds & CLOSED:
             return
         if self._deferred:
@@ -442,9 +444,7 @@ class Connection(asyncio.BufferedProtocol):
         return has_read
 
     def _count_held(self) -> None:
-        held = self._responses.held_bytes
-        if self._kept is not None:
-            held += self._kept.held_bytes
+        held = self._responses.held_bytes + (0 if self._kept is None else self._kept.held_bytes)
         if held != self._held_bytes:
             self._held_bytes = held
             self._memory.set(self, held)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ottla.broker.histogram import Histogram, new_counts
 from ottla.broker.logging import error_id
-from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
+from ottla.broker.server.apis import API_VERSIONS, APIS, FETCH, JOIN_GROUP, METADATA, PRODUCE, SYNC_GROUP, Api
 from ottla.protocol.codec import decoder, frame_encoder, frame_parts_encoder, frame_slices_encoder
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.schema import fields_of, is_flexible
@@ -37,6 +37,7 @@ class Route:
         "api",
         "build_frame",
         "build_in_slices",
+        "can_wait",
         "decode",
         "defers_answer",
         "direct",
@@ -63,6 +64,8 @@ class Route:
         self.handle = handle
         # A produce request is answered when the appends of the whole read event have been written.
         self.defers_answer = api.key == PRODUCE
+        # A rebalance brings a request of each member at the same time (`Turns`).
+        self.can_wait = api.key in (JOIN_GROUP, SYNC_GROUP)
         request_class = api.request_class()
         self.decode = decoder(request_class, version)
         self._response_class = api.response_class()

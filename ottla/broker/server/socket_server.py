@@ -101,7 +101,7 @@ class Server:
         self.logins = PendingLogins(runtime, self.limits)
         self.sasl = _with_sasl(sasl, self, lambda: part("metadata").image) if sasl else {}
         self.receive_buffers, self.memory = ReceiveBuffers(), ConnectionMemory()
-        self.turns = Turns(runtime.soon)
+        self.turns = Turns(runtime.soon, runtime.clock.now_ns)
         self.tls = _with_tls(tls, self) if tls else None
         self.times = RequestTimes(runtime)
         self._new_connection = new_connection
@@ -109,7 +109,7 @@ class Server:
         self.opened: Counter[str] = Counter()
         self.closed: Counter[tuple[str, CloseReason]] = Counter()
         self.client_software = ClientSoftware()
-        self.read_turns = ReadTurns(runtime.soon)
+        self.read_turns = ReadTurns(runtime.soon, runtime.clock.now_ns)
         self._sessions = fetch_sessions
         self.request_bytes_max = runtime.config.socket_request_max_bytes
         self.connections: dict[Connection, None] = {}

@@ -4,20 +4,24 @@ A step of the loop handles what has arrived on each connection. Little would arr
 forty thousand small requests, and a fetch can ask for fifty megabytes; a hundred clients that do so at the same time
 would keep all others waiting for seconds. So the work of a step is bounded, and what exceeds it waits for its turn:
 
-- when the requests of a step have taken `TURN_NS`, each connection handles a few more of its own, which is all that
-  most of them have, and then reads nothing (`Connection`);
+- when the requests of a step have taken `TURN_NS`, each connection handles one more of its own, which is all that most
+  of them have, and then reads nothing (`Connection`); a member of a group leaves its JoinGroup or SyncGroup for
+  later, for a rebalance brings one from each of a thousand members at the same time;
 - fetches that have read `READ_BYTES_PER_STEP` between them let no further fetch read in this step (`DelayedFetch`).
 
-Those that wait are served in the order of their arrival, one in each step of the loop. Between two of them the loop
-takes up what other connections have sent in the meantime: a client that asks for little waits for one turn, and not for
-all that are before it.
+Those that wait are served in the order of their arrival, in each step of the loop one, or as many as take `TURN_NS`
+together. Then the loop takes up what other connections have sent in the meantime: a client that asks for little waits
+for one turn, and not for all that are before it.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 TURN_NS = 2_000_000
-# How often a connection looks whether its turn is over; it handles as many requests at least, or one that is long.
+# Between the begins of two requests of a rush there is less.
+PAUSE_NS = TURN_NS
+NEVER = -PAUSE_NS - 1
+# How often a connection looks whether its turn is over, after its first request and after one that is long.
 REQUESTS_PER_LOOK = 4
 LONG_REQUEST = 4096
 READ_BYTES_PER_STEP = 1 << 20
@@ -31,12 +35,17 @@ FETCH_BYTES_MAX = 8 << 20
 
 
 class Turns:
-    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, soon: Callable[[Callable[[], None]], None], now_ns: Callable[[], int]) -> None:
         """`soon` runs an action in the next step of the loop, after which the loop looks at its sockets."""
         self._soon = soon
+        self._now_ns = now_ns
         self._waiting: deque[Callable[[], None]] = deque()
+        # Whether `_next` is on its way, or runs.
+        self._goes_on = False
         # None: in this step no connection has had many requests yet.
         self._step_began_ns: int | None = None
+        # When requests that can wait began to come one upon the other, and when the last one came.
+        self._rush_began_ns = self._rush_ns = NEVER
 
     def __len__(self) -> int:
         """How many wait."""
@@ -45,7 +54,8 @@ class Turns:
     def wait(self, action: Callable[[], None]) -> None:
         """Runs `action` when all that wait already have had their turn."""
         self._waiting.append(action)
-        if len(self._waiting) == 1:
+        if not self._goes_on:
+            self._goes_on = True
             self._soon(self._next)
 
     def is_over(self, began_ns: int, now_ns: int) -> bool:
@@ -55,24 +65,43 @@ class Turns:
             self._soon(self._end_step)
         return now_ns - self._step_began_ns >= TURN_NS
 
+    def is_rush(self, now_ns: int) -> bool:
+        """Whether requests of the kind that can wait have come one upon the other for longer than a turn: then they
+        wait. It does not ask the loop for anything, as most of them come alone."""
+        pause_ns, self._rush_ns = now_ns - self._rush_ns, now_ns
+        if pause_ns > PAUSE_NS:
+            self._rush_began_ns = now_ns
+            return False
+        return now_ns - self._rush_began_ns >= TURN_NS
+
     def _end_step(self) -> None:
         self._step_began_ns = None
 
     def _next(self) -> None:
-        # What others have done in this step does not shorten a turn that was waited for.
-        self._end_step()
-        action = self._waiting.popleft()
-        if self._waiting:
-            # First, for the action may fail.
-            self._soon(self._next)
-        action()
+        began_ns = self._now_ns()
+        try:
+            while self._waiting:
+                # What others have done in this step does not shorten a turn that was waited for.
+                self._end_step()
+                self._rush_ns = NEVER
+                self._waiting.popleft()()
+                if self._is_used_up(began_ns):
+                    break
+        finally:
+            self._goes_on = bool(self._waiting)
+            if self._goes_on:
+                self._soon(self._next)
+
+    def _is_used_up(self, began_ns: int) -> bool:
+        """Whether the turns since `began_ns` are enough for one step."""
+        return self._now_ns() - began_ns >= TURN_NS
 
 
 class ReadTurns(Turns):
-    """The turns of fetches."""
+    """The turns of fetches: one in each step."""
 
-    def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
-        super().__init__(soon)
+    def __init__(self, soon: Callable[[Callable[[], None]], None], now_ns: Callable[[], int]) -> None:
+        super().__init__(soon, now_ns)
         # In this step of the loop, and what little was read in the steps before it.
         self._read_bytes = 0
         self._is_to_begin = False
@@ -89,6 +118,9 @@ class ReadTurns(Turns):
     def may_read(self) -> bool:
         """Whether a fetch may read at once, or has to wait."""
         return self._read_bytes < READ_BYTES_PER_STEP and not self._waiting
+
+    def _is_used_up(self, began_ns: int) -> bool:  # noqa: ARG002 - what a turn may read fills a step
+        return True
 
     def _begin_step(self) -> None:
         self._read_bytes = 0
