@@ -7,9 +7,9 @@ when the directory is locked, and known to be a directory of ours.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.broker.metadata.store_bootstrap import agreed_cluster_id, random_id, read_all, stored_topic_configs
 from ottla.broker.runtime import LoopRuntime, StartError
@@ -44,8 +44,7 @@ class _OwnStore:
         self._runtime.loop.call_soon(action)
 
 
-@dataclass(frozen=True)
-class BrokerData:
+class BrokerData(NamedTuple):
     runtime: LoopRuntime
     directory: LogDirectory
     boot: Boot

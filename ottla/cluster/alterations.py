@@ -4,7 +4,8 @@ Each gives the new state, or raises the KafkaError of the answer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ottla.cluster.controller import PartitionChange, RulesOf, conditions, reason_of
 from ottla.cluster.image import NO_LEADER, BrokerState, MetadataImage, PartitionInfo, TopicInfo
@@ -22,8 +23,7 @@ from ottla.protocol.errors import (
 UNKNOWN_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """What a leader sends with AlterPartition. Members carry the broker epoch with which they fetched;
     UNKNOWN_EPOCH is not checked."""
 

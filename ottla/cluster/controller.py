@@ -7,6 +7,7 @@ refused, is made again at the next event or tick. An event only says where to lo
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.cluster.encoding import CONTROLLER, SESSIONS, partition_key, partition_value
 from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, PartitionInfo, TopicInfo
@@ -19,8 +20,7 @@ CHANGES_PER_TRANSACTION = 64
 PARTITIONS_PER_STEP = 128
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRules:
+class TopicRules(NamedTuple):
     """`min.insync.replicas` and `unclean.leader.election.enable` as they hold for one topic."""
 
     min_isr: int
@@ -30,22 +30,19 @@ class TopicRules:
 RulesOf = Callable[[TopicInfo], TopicRules]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChanged:
+class BrokerChanged(NamedTuple):
     """A broker was registered, came or left, became active or began to stop, or was unregistered."""
 
     node_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChanged:
+class TopicChanged(NamedTuple):
     """A topic's configs or replicas are others."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time to look at everything; and, with `balance`, to give leaderships back to preferred replicas."""
 
     balance: bool = False

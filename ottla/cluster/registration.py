@@ -14,6 +14,7 @@ A broker that finds no other registered need not ask a controller, and begins as
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ottla.cluster.encoding import (
     ALL_BROKERS,
@@ -73,8 +74,7 @@ class Registration:
     """Random: what a cluster gets that has none; empty: it gets none."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyRegistered:
+class AlreadyRegistered(NamedTuple):
     """This very process holds the session: the answer to an earlier try was lost."""
 
     epoch: int

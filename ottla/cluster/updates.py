@@ -5,8 +5,8 @@ rest of the image is shared with the one before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cluster.encoding import (
     BROKERS,
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from ottla.security.quotas import EntityQuotas, QuotaEntity
 
 
-@dataclass(frozen=True, slots=True)
-class ImageUpdate:
+class ImageUpdate(NamedTuple):
     """The new image, and what is not as it was: topics by name (created, changed or gone) with the partitions of them
     whose state changed, and brokers."""
 
@@ -62,8 +61,7 @@ class ImageUpdate:
     controller_changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Understood:
+class Understood(NamedTuple):
     """The long parts of a snapshot, which can be parsed a few entries at a time."""
 
     topics: Sequence[TopicInfo]

@@ -5,7 +5,6 @@ each of them back (`Fetcher.performed`). An effect carries the `log_end_offset` 
 nothing but to be noted.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
@@ -22,8 +21,7 @@ class AppendRecords(NamedTuple):
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Drop all batches that end after `offset`: the leader does not have them. `high_watermark` is that before."""
 
     partition: Partition
@@ -32,8 +30,7 @@ class Truncate:
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestartLog:
+class RestartLog(NamedTuple):
     """Drop all records and go on, empty, at `offset`, where the leader's log begins."""
 
     partition: Partition
@@ -44,8 +41,7 @@ class RestartLog:
 LogEffect: TypeAlias = AppendRecords | Truncate | RestartLog
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """The leader's response had records, or a higher high watermark."""
 
     partition: Partition
@@ -53,8 +49,7 @@ class Fetched:
     high_watermark_rose: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Truncated:
+class Truncated(NamedTuple):
     """The log differed from the leader's, and what the leader does not have is gone."""
 
     partition: Partition
@@ -68,16 +63,14 @@ class Truncated:
         return self.partition.log.log_end_offset < self.high_watermark_before
 
 
-@dataclass(frozen=True, slots=True)
-class Restarted:
+class Restarted(NamedTuple):
     """The leader has deleted all that this follower has: the log goes on, empty, at the leader's start."""
 
     partition: Partition
     end_offset_before: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackedOff:
+class BackedOff(NamedTuple):
     """Nothing is fetched for the partition until `until_ms`."""
 
     partition: Partition
@@ -86,15 +79,13 @@ class BackedOff:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(NamedTuple):
     """The leader is in a later term. Nothing is fetched until metadata brings it here too."""
 
     partition: Partition
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The disk refuses. Nothing is fetched until the partition is added again."""
 
     partition: Partition

@@ -17,10 +17,9 @@ file `ottla-compacted-ranges` (`compacted_ranges`): the new one does not, for it
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ottla.protocol.errors import KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
@@ -49,8 +48,7 @@ KEY_PARTS = 256
 Pause: TypeAlias = Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSegment:
+class SourceSegment(NamedTuple):
     """A segment to be rewritten, with a descriptor that belongs to the pass."""
 
     segment: Segment
@@ -59,8 +57,7 @@ class SourceSegment:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
+class CompactionPlan(NamedTuple):
     """All that a pass needs to know."""
 
     files: FileSystem
@@ -77,8 +74,7 @@ class CompactionPlan:
     truncations: int
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
+class CompactionResult(NamedTuple):
     """What a pass made, still under names that do not count."""
 
     plan: CompactionPlan

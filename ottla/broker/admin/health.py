@@ -34,8 +34,7 @@ class BrokerLife:
         self.has_served |= phase is LifePhase.SERVING
 
 
-@dataclass(frozen=True, slots=True)
-class HealthFacts:
+class HealthFacts(NamedTuple):
     """`state` is this broker's in the metadata, None where that has another incarnation of it or none."""
 
     state: BrokerState | None

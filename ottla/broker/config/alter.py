@@ -1,8 +1,8 @@
 """What AlterConfigs and IncrementalAlterConfigs make of the configs a topic or a broker has."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.broker.config.options import Kind, Option
 from ottla.protocol.errors import InvalidConfig, InvalidRequest
@@ -27,8 +27,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(NamedTuple):
     name: str
     operation: int
     value: str | None

@@ -1,7 +1,5 @@
 """What is said of a broker's health, decided on variables (docs/operators.md §3)."""
 
-from dataclasses import replace
-
 import pytest
 
 from ottla.broker.admin.health import (
@@ -39,24 +37,24 @@ def test_broker_that_does_not_serve_is_not_ready(phase: LifePhase) -> None:
 
 @pytest.mark.parametrize("state", [None, BrokerState.FENCED, BrokerState.STARTING, BrokerState.STOPPING])
 def test_broker_that_is_not_active_is_not_ready(state: BrokerState | None) -> None:
-    assert wrong(replace(WELL, state=state)) == {"membership": True}
+    assert wrong(WELL._replace(state=state)) == {"membership": True}
 
 
 def test_broker_with_a_failed_data_directory_is_not_ready() -> None:
-    assert wrong(replace(WELL, failed_logs=10)) == {"data": True, "logs": False}
-    assert wrong(replace(WELL, has_failed_checkpoint=True)) == {"data": True}
-    assert wrong(replace(WELL, oldest_disk_call_ms=STALL_MS)) == {"disk": True}
-    assert wrong(replace(WELL, not_caught_up=3)) == {"caught up": True}
-    assert wrong(replace(WELL, not_caught_up=0)) == {}
+    assert wrong(WELL._replace(failed_logs=10)) == {"data": True, "logs": False}
+    assert wrong(WELL._replace(has_failed_checkpoint=True)) == {"data": True}
+    assert wrong(WELL._replace(oldest_disk_call_ms=STALL_MS)) == {"disk": True}
+    assert wrong(WELL._replace(not_caught_up=3)) == {"caught up": True}
+    assert wrong(WELL._replace(not_caught_up=0)) == {}
 
 
 def test_what_others_have_to_mend_is_degraded_and_ready() -> None:
-    assert wrong(replace(WELL, store_answers=False)) == {"metadata store": False}
-    assert wrong(replace(WELL, failed_logs=9)) == {"logs": False}
-    assert wrong(replace(WELL, loading_coordinators=2)) == {"coordinators": False}
-    assert wrong(replace(WELL, disk_free_ratio=0.09)) == {"disk space": False}
-    assert wrong(replace(WELL, disk_free_ratio=0.11)) == {}
-    assert wrong(replace(WELL, is_dropping_events=True)) == {"events": False}
+    assert wrong(WELL._replace(store_answers=False)) == {"metadata store": False}
+    assert wrong(WELL._replace(failed_logs=9)) == {"logs": False}
+    assert wrong(WELL._replace(loading_coordinators=2)) == {"coordinators": False}
+    assert wrong(WELL._replace(disk_free_ratio=0.09)) == {"disk space": False}
+    assert wrong(WELL._replace(disk_free_ratio=0.11)) == {}
+    assert wrong(WELL._replace(is_dropping_events=True)) == {"events": False}
 
 
 def test_startup_reports_how_far_recovery_is() -> None:
