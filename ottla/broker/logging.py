@@ -42,7 +42,18 @@ _CONTROLS = {
 class LazyLog:
     """What a structlog logger does, as far as the broker uses it."""
 
-    __slots__ = ("_fields", "_format", "_level", "_logger", "_loggers", "_name", "_rates", "_stream", "levels")
+    __slots__ = (
+        "_fields",
+        "_fields_of_now",
+        "_format",
+        "_level",
+        "_logger",
+        "_loggers",
+        "_name",
+        "_rates",
+        "_stream",
+        "levels",
+    )
 
     def __init__(
         self,
@@ -60,6 +71,7 @@ class LazyLog:
         self.levels.logs.append(self)
         self._stream = stream
         self._fields = fields or {}
+        self._fields_of_now: Callable[[], Mapping[str, Any]] = dict
         self._logger: Any = None
         # By event; those that write to one log share them.
         self._rates: dict[str, _Rate] = {}
@@ -69,7 +81,14 @@ class LazyLog:
         """The same log for one of several that write to it."""
         log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
         log._name, log._level, log.levels, log._rates = self._name, self._level, self.levels, self._rates
+        log._fields_of_now = self._fields_of_now
         self.levels.logs.append(log)
+        return log
+
+    def with_fields_of_now(self, fields: Callable[[], Mapping[str, Any]]) -> "LazyLog":
+        """The same log for one whose events have these fields too, as they are at the event."""
+        log = self.with_fields()
+        log._fields_of_now = fields
         return log
 
     def logger(self, name: str) -> "LazyLog":
@@ -129,7 +148,8 @@ class LazyLog:
             return
         self.prepare()
         said: dict[str, Any] = {"logger": self._name}
-        said |= {name: printable(value) for name, value in {**self._fields, **fields}.items() if value is not None}
+        given = {**self._fields, **self._fields_of_now(), **fields}
+        said |= {name: printable(value) for name, value in given.items() if value is not None}
         if suppressed:
             said["suppressed"] = suppressed
         error = sys.exc_info()[1] if fields.get("exc_info") is True else fields.get("exc_info")

@@ -31,6 +31,18 @@ def test_every_event_of_one_of_several_says_which_it_was() -> None:
     ]
 
 
+def test_fields_of_now_are_asked_for_at_each_event() -> None:
+    stream, now = io.StringIO(), [1, 2, 3, 4]
+    log = LazyLog("json", "info", stream).with_fields_of_now(lambda: {"at": now.pop(0)})
+
+    log.info("came")
+    log.debug("not written")
+    log.with_fields(broker=1).storage.info("went")
+    log.info("given", at=9)
+
+    assert [(event["event"], event["at"]) for event in lines(stream)] == [("came", 1), ("went", 2), ("given", 9)]
+
+
 def test_the_level_holds_for_all_of_them() -> None:
     stream = io.StringIO()
 

@@ -39,11 +39,28 @@ class HttpRequest(NamedTuple):
     body: bytes = b""
 
 
+class HttpRest(Protocol):
+    """The rest of a body that is too large to be in memory whole."""
+
+    size: int
+    """Of all of it, in bytes."""
+
+    def read(self) -> bytes:
+        """The next piece, and nothing at the end. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """It is read no further."""
+        ...
+
+
 class HttpResponse(NamedTuple):
     status: int
     body: Sequence[bytes]
     content_type: str = "text/plain; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
+    rest: HttpRest | None = None
+    """What follows `body`: it is read as its client takes it."""
 
 
 Page = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
@@ -111,6 +128,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._is_head = False
         # The client has not read all of the last response.
         self._has_unread = False
+        self._rest: HttpRest | None = None
+        self._rest_bytes = 0
 
     @property
     def has_certificate(self) -> bool:
@@ -155,7 +174,7 @@ class HttpConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._has_unread = False
         if self._is_answering and self._task is None:
-            self._end_response()
+            self._go_on()
 
     def h11_imported(self, h11: ModuleType) -> None:
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADERS_BYTES_MAX)
@@ -289,6 +308,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._task = None
         if not self._is_closing:
             self._respond(made)
+        elif made.rest is not None:
+            made.rest.close()
 
     def _refuse(self, status: int, why: str, *headers: tuple[str, str]) -> None:
         """The last response: what follows the request cannot be distinguished from its body."""
@@ -305,7 +326,15 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _respond(self, response: HttpResponse) -> None:
         self._send(response)
         if not self._has_unread:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The client has what was sent: more of the response, or the next request."""
+        if self._rest is None:
             self._end_response()
+        else:
+            # Others have their turn between two pieces.
+            self._runtime.soon(self._send_piece)
 
     def _send(self, response: HttpResponse) -> None:
         h11 = self._owner.h11
@@ -314,15 +343,50 @@ class HttpConnection(asyncio.BufferedProtocol):
         headers = [
             ("Date", _http_date(self._runtime.clock.wall_ms())),
             ("Content-Type", response.content_type),
-            ("Content-Length", str(sum(map(len, response.body)))),
+            (
+                "Content-Length",
+                str(sum(map(len, response.body)) + (0 if response.rest is None else response.rest.size)),
+            ),
             ("Cache-Control", "no-store"),
             *response.headers,
         ]
         pieces = [self._h11.send(h11.Response(status_code=response.status, headers=headers))]
         if not self._is_head:
             pieces += [self._h11.send(h11.Data(data=piece)) for piece in response.body if piece]
-        pieces.append(self._h11.send(h11.EndOfMessage()))
+        self._rest = response.rest
+        if self._rest is None or self._is_head:
+            self._close_rest()
+            pieces.append(self._h11.send(h11.EndOfMessage()))
+        else:
+            self._rest_bytes = self._rest.size
         self._transport.writelines([piece for piece in pieces if piece])
+
+    def _send_piece(self) -> None:
+        """Of what is left of the response. A client that does not get all of it finds its connection broken."""
+        if self._rest is None or self._is_closing or self._transport is None:
+            return
+        h11 = self._owner.h11
+        assert h11 is not None, "h11 is there before its connections"
+        try:
+            piece = self._rest.read()[: self._rest_bytes]
+        except OSError:
+            piece = b""
+        self._rest_bytes -= len(piece)
+        if not piece and self._rest_bytes:
+            self.abort()
+            return
+        pieces = [self._h11.send(h11.Data(data=piece))] if piece else []
+        if not self._rest_bytes:
+            self._close_rest()
+            pieces.append(self._h11.send(h11.EndOfMessage()))
+        self._transport.writelines([each for each in pieces if each])
+        if not self._has_unread:
+            self._go_on()
+
+    def _close_rest(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.close()
 
     def _end_response(self) -> None:
         """The client has read it: on to the next request."""
@@ -361,6 +425,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._close_rest()
 
 
 def _headers_of(event: Any) -> dict[str, str]:

@@ -314,6 +314,18 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
             if self._incoming.pending or (self._tls is not None and self._tls.pending()):
                 self._soon(self._deliver_rest)
 
+    # What stands between it and its socket has its place there.
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self if self._transport is None else self._transport.get_protocol()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        if self._transport is not None:
+            self._transport.set_protocol(protocol)
+
+    def is_reading(self) -> bool:
+        return self._transport is not None and self._transport.is_reading()
+
     def get_write_buffer_size(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 

@@ -22,6 +22,23 @@ from tests.simulation.trace import Trace
 BIG = 3 << 20
 
 
+class Rest:
+    """Of a body; `promised` bytes, or as many as the pieces have."""
+
+    def __init__(self, pieces: list[bytes], promised: int | None = None) -> None:
+        self.size = sum(map(len, pieces)) if promised is None else promised
+        self.pieces = pieces
+        self.closed = 0
+
+    def read(self) -> bytes:
+        if not self.pieces:
+            raise OSError("it cannot be read")
+        return self.pieces.pop(0)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
 class World:
     """A listener in virtual time."""
 
@@ -34,12 +51,14 @@ class World:
             self.loop, ServerConfig(), node_id=1, clock=clock, rng=Random(2), log=self.log, executor=None
         )
         self.gate: asyncio.Event = asyncio.Event()
+        self.rest = Rest([b"x" * BIG, b"y", b"z" * BIG])
         self.listener = AdminListener(
             self.runtime,
             {
                 "/health/live": lambda _: sentence(200, "alive"),
                 "/metrics": lambda request: sentence(200, f"metrics {request.query.get('a', '')}"),
                 "/big": lambda _: HttpResponse(200, [b"x" * BIG]),
+                "/rest": lambda _: HttpResponse(200, [b"begin "], rest=self.rest),
                 "/slow": self._slow,
                 "/broken": lambda _: 1 // 0,  # type: ignore[dict-item,return-value]
             },
@@ -93,6 +112,61 @@ def test_pipelined_requests_are_answered_in_order(world: World) -> None:
         answers = [(await client.answer()).body for _ in targets]
 
         assert answers == [b"slow\n", b"metrics 1\n", b"slow\n", b"metrics 2\n"] * 100
+
+    world.run(story())
+
+
+def test_rest_of_a_body_is_sent_piece_by_piece(world: World) -> None:
+    async def story() -> None:
+        client = await world.client()
+        client.transport.write(b"GET /rest HTTP/1.1\r\nHost: t\r\n\r\nGET /health/live HTTP/1.1\r\nHost: t\r\n\r\n")
+
+        assert (await client.answer()).body == b"begin " + b"x" * BIG + b"y" + b"z" * BIG
+        assert (await client.answer()).body == b"alive\n"
+        assert world.rest.closed == 1
+
+    world.run(story())
+
+
+@pytest.mark.parametrize("rest", [Rest([b"x"], 5), Rest([], 5), Rest([b"x", b""], 5)])
+def test_rest_that_is_not_there_breaks_the_connection(world: World, rest: Rest) -> None:
+    async def story() -> None:
+        world.rest = rest
+        client = await world.client()
+        client.transport.write(b"GET /rest HTTP/1.1\r\nHost: t\r\n\r\n")
+        await client.closed
+
+        # What has come is not all that was promised.
+        assert len(client.received.partition(b"\r\n\r\n")[2]) < len(b"begin ") + rest.size
+        assert rest.closed == 1
+
+    world.run(story())
+
+
+def test_rest_is_not_read_for_a_client_that_went(world: World) -> None:
+    async def story() -> None:
+        client = await world.client()
+        client.transport.pause_reading()
+        client.transport.write(b"GET /rest HTTP/1.1\r\nHost: t\r\n\r\n")
+        await asyncio.sleep(1)
+        client.transport.abort()
+        await client.closed
+        await asyncio.sleep(1)
+
+        assert (world.rest.closed, len(world.rest.pieces) > 0) == (1, True)
+
+    world.run(story())
+
+
+def test_rest_of_a_body_is_left_out_for_head(world: World) -> None:
+    async def story() -> None:
+        client = await world.client()
+        client.transport.write(b"HEAD /rest HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+        await client.closed
+
+        assert f"\r\nContent-Length: {2 * BIG + 7}\r\n".encode() in client.received
+        assert client.received.endswith(b"\r\n\r\n")
+        assert (world.rest.closed, len(world.rest.pieces)) == (1, 3)
 
     world.run(story())
 
