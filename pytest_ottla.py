@@ -18,16 +18,24 @@ if TYPE_CHECKING:
     from ottla.testing.clock.handles import BrokerClock
     from ottla.testing.coverage import Coverage
     from ottla.testing.faults.faults import Faults
-    from ottla.testing.fixtures import TestbedPool, TestRun
+    from ottla.testing.fixture_runs import FixtureRun
+    from ottla.testing.fixtures import TestbedPool
     from ottla.testing.handle import Kafka
+    from ottla.testing.shared.shared_broker import SharedBroker
 
-MARKER_ARGUMENTS = ("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit", "clock")
+MARKER_ARGUMENTS = (
+    *("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit", "clock"),
+    "unsynced",
+)
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
 ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
+FOREIGN_SHOWN = 10
 
 _pool = pytest.StashKey["TestbedPool"]()
-_runs = pytest.StashKey["tuple[TestRun, ...]"]()
+_runs = pytest.StashKey["tuple[FixtureRun, ...]"]()
+_shared = pytest.StashKey["SharedBroker"]()
+_crashed = pytest.StashKey[list[str]]()
 _coverage_lines = pytest.StashKey[list[str]]()
 _covered = pytest.StashKey["Coverage"]()
 _audited = pytest.StashKey[list[tuple[str, str, str]]]()
@@ -35,6 +43,7 @@ _audited = pytest.StashKey[list[tuple[str, str, str]]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ottla_isolation", "what happens between two tests: reset, snapshot, names, fresh", default="reset")
+    parser.addini("ottla_where", "where the brokers run: thread, process", default="thread")
     parser.addini("ottla_profile", "test, or kafka for Kafka's defaults untouched", default="test")
     parser.addini("ottla_settings", "server properties, NAME=VALUE", type="linelist", default=[])
     parser.addini("ottla_brokers", "how many brokers the fixtures have", default="1")
@@ -70,7 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run each test that passes again under faults, and write which it survives to a file",
     )
     group.addoption("--ottla-audit", choices=("errors", "all", "off"), help="what the audit fails tests for")
-
+    group.addoption("--ottla-where", choices=("thread", "process"), help="where the brokers run")
+    group.addoption("--ottla-shared", action="store_true", help="all workers of pytest-xdist share one broker")
     group.addoption("--ottla-artifacts", metavar="DIR", help="where a failed test leaves its capture, log and report")
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
@@ -81,10 +91,21 @@ def pytest_configure(config: pytest.Config) -> None:
         given = getattr(config, "workerinput", {}).get("ottla_seed")
         config.option.ottla_seed = random.randrange(SEED_MAX) if given is None else given
     config.addinivalue_line("markers", MARKER)
+    _check_options(config)
     if config.getoption("ottla_faults_matrix") is not None:
         from ottla.testing.matrix.matrix_plugin import FaultsMatrix
 
         config.pluginmanager.register(FaultsMatrix(config, partial(_pool_of, config)), "ottla-faults-matrix")
+
+
+def _check_options(config: pytest.Config) -> None:
+    """Raises UsageError."""
+    is_process = (config.getoption("ottla_where") or config.getini("ottla_where")) == "process"
+    elsewhere = "--ottla-shared" if config.getoption("ottla_shared") else "--ottla-where=process" if is_process else ""
+    for name in ("ottla_artifacts", "ottla_faults_matrix"):
+        if elsewhere and config.getoption(name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise pytest.UsageError(f"{option} needs brokers in the process of the test: not with {elsewhere}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -101,7 +122,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Of pytest-xdist: called for each worker."""
-    node.workerinput["ottla_seed"] = node.config.getoption("ottla_seed")
+    config = node.config
+    node.workerinput["ottla_seed"] = config.getoption("ottla_seed")
+    if config.getoption("ottla_shared"):
+        node.workerinput["ottla_shared"] = _shared_of(config).open_for(node.workerinput["workerid"])
+
+
+def _shared_of(config: pytest.Config) -> "SharedBroker":
+    """Raises UsageError."""
+    if _shared not in config.stash:
+        from ottla.broker.config.options import ConfigError
+        from ottla.broker.runtime import StartError
+        from ottla.testing.fixture_options import session_options
+        from ottla.testing.shared.shared_broker import SharedBroker
+
+        coverage = None if config.getoption("ottla_coverage") is None else _coverage_of(config)
+        try:
+            config.stash[_shared] = SharedBroker(session_options(config), coverage)
+        except (ConfigError, StartError) as error:
+            raise pytest.UsageError(f"--ottla-shared: {error}") from None
+    return config.stash[_shared]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,19 +160,30 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    pool = config.stash.get(_pool, None)
-    if pool is not None and "test" in pool.profiles:
+    pool, shared = config.stash.get(_pool, None), config.stash.get(_shared, None)
+    profiles = {*(() if pool is None else pool.profiles), *(() if shared is None else (shared.profile,))}
+    if "test" in profiles:
         from ottla.testing.profile import LAXER, TEST_SETTINGS
 
         count = len(TEST_SETTINGS)
         terminalreporter.write_line(
             f"ottla: profile test, {count} settings differ from Kafka's; laxer: {', '.join(LAXER)}"
         )
-    if pool is not None and pool.uses_faults:
+    if (pool is not None and pool.uses_faults) or (shared is not None and shared.uses_faults):
         terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
+    if shared is not None:
+        foreign = shared.foreign_topics()
+        terminalreporter.write_line("ottla: the workers shared a broker, with isolation names")
+        if foreign:
+            names = ", ".join(foreign[:FOREIGN_SHOWN])
+            what = f"{len(foreign)} topics have no worker's prefix, so workers may meet there, and no audit has them"
+            terminalreporter.write_line(f"ottla: {what}: {names}")
     for line in config.stash.get(_coverage_lines, ()):
         terminalreporter.write_line(f"ottla: coverage: {line}")
     audited = [*config.stash.get(_audited, ()), *(() if pool is None else pool.audited)]
+    if audited or shared is not None or _coverage_lines in config.stash:
+        for worker in config.stash.get(_crashed, ()):
+            terminalreporter.write_line(f"ottla: worker {worker} has crashed: what it had found and counted is missing")
     if audited:
         kinds = Counter(kind for _, kind, _ in audited)
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -148,8 +199,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if pool is not None and output is not None:
         output["ottla_audit"] = pool.audited
-        if pool.coverage is not None:
-            output["ottla_coverage"] = pool.coverage.plain()
+        counted = pool.counted()
+        if counted is not None:
+            output["ottla_coverage"] = counted.plain()
     elif output is None and session.config.getoption("ottla_coverage") is not None:
         _finish_coverage(session)
 
@@ -163,8 +215,9 @@ def _finish_coverage(session: pytest.Session) -> None:
     config = session.config
     coverage = _coverage_of(config)
     pool = config.stash.get(_pool, None)
-    if pool is not None and pool.coverage is not None:
-        coverage.merge(pool.coverage.plain())
+    counted = None if pool is None else pool.counted()
+    if counted is not None:
+        coverage.merge(counted.plain())
     baseline = config.getini("ottla_coverage_baseline")
     lines = coverage.lines()
     if baseline:
@@ -191,7 +244,10 @@ def _coverage_of(config: pytest.Config) -> "Coverage":
 def pytest_testnodedown(node: Any) -> None:
     """Of pytest-xdist: a worker has ended."""
     audited = node.config.stash.setdefault(_audited, [])
-    output = getattr(node, "workeroutput", {})
+    output = getattr(node, "workeroutput", None)
+    if output is None:
+        node.config.stash.setdefault(_crashed, []).append(node.workerinput["workerid"])
+        return
     audited += map(tuple, output.get("ottla_audit", ()))
     if "ottla_coverage" in output:
         _coverage_of(node.config).merge(output["ottla_coverage"])
@@ -201,6 +257,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     pool = config.stash.get(_pool, None)
     if pool is not None:
         pool.close()
+    shared = config.stash.get(_shared, None)
+    if shared is not None:
+        shared.close()
 
 
 def _pool_of(config: pytest.Config) -> "TestbedPool":
@@ -212,7 +271,7 @@ def _pool_of(config: pytest.Config) -> "TestbedPool":
     return pool
 
 
-def _note(item: pytest.Item, run: "TestRun") -> None:
+def _note(item: pytest.Item, run: "FixtureRun") -> None:
     """Of what a failure of the test reports."""
     item.stash[_runs] = (*item.stash.get(_runs, ()), run)
 
@@ -220,14 +279,11 @@ def _note(item: pytest.Item, run: "TestRun") -> None:
 @pytest.fixture(scope="session")
 def ottla(pytestconfig: pytest.Config) -> "Kafka":
     """The handle of the session's broker. Nothing is emptied, unless tests take `kafka` too."""
-    from ottla.testing.handle import Kafka
-
-    pool = _pool_of(pytestconfig)
-    return Kafka(pool.get(pool.options))
+    return _pool_of(pytestconfig).session_handle()
 
 
 @pytest.fixture
-def _kafka_run(request: pytest.FixtureRequest) -> "Iterator[TestRun]":
+def _kafka_run(request: pytest.FixtureRequest) -> "Iterator[FixtureRun]":
     from ottla.testing.fixtures import running_test
 
     with running_test(_pool_of(request.config), request.node) as run:
@@ -236,19 +292,15 @@ def _kafka_run(request: pytest.FixtureRequest) -> "Iterator[TestRun]":
 
 
 @pytest.fixture
-def kafka(_kafka_run: "TestRun") -> "Kafka":
+def kafka(_kafka_run: "FixtureRun") -> "Kafka":
     """The handle of a broker that is empty at the begin of the test, and emptied at its end."""
-    from ottla.testing.handle import Kafka
-
-    return Kafka(_kafka_run.bed)
+    return _kafka_run.kafka()
 
 
 @pytest.fixture
-def kafka_async(_kafka_run: "TestRun") -> "KafkaAsync":
+def kafka_async(_kafka_run: "FixtureRun") -> "KafkaAsync":
     """The same as `kafka`, with methods to await."""
-    from ottla.testing.async_handle import KafkaAsync
-
-    return KafkaAsync(_kafka_run.bed)
+    return _kafka_run.kafka_async()
 
 
 @pytest.fixture
@@ -271,14 +323,14 @@ def kafka_bootstrap(kafka: "Kafka") -> str:
 
 
 @pytest.fixture
-def kafka_topic(_kafka_run: "TestRun") -> Callable[..., str]:
+def kafka_topic(_kafka_run: "FixtureRun") -> Callable[..., str]:
     """`kafka_topic(partitions=3)` creates a topic with a name of its own, and gives the name. Other keywords are
     configs of the topic, with `_` for `.`."""
     return _kafka_run.new_topic
 
 
 @pytest.fixture
-def kafka_group(_kafka_run: "TestRun") -> Callable[[], str]:
+def kafka_group(_kafka_run: "FixtureRun") -> Callable[[], str]:
     """`kafka_group()` gives the id of a group that no other test has; it should have no members when the test ends."""
     return _kafka_run.new_group
 
@@ -287,12 +339,11 @@ def kafka_group(_kafka_run: "TestRun") -> Callable[[], str]:
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     """The handle of three brokers, which copy all topics from each other; the test may kill and restart them."""
     from ottla.testing.fixtures import cluster_options, running_test
-    from ottla.testing.handle import Kafka
 
     pool = _pool_of(request.config)
     with running_test(pool, request.node, cluster_options(pool, request.node)) as run:
         _note(request.node, run)
-        yield Kafka(run.bed)
+        yield run.kafka()
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Final
 
+from benchmarks import suite_of_tests
 from benchmarks.figure import NO_BASELINE, Figure, interleave
 from benchmarks.raw_client import RawClient, batch, produce_frame
+from ottla.protocol.records.record import Record, build_batch
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 
@@ -30,10 +34,22 @@ LARGE_PARTITIONS = 50
 EXAMPLES = 200
 RULES = 20
 PRODUCES = 20_000
+NOTED_PRODUCES = 3_000
+NOTED_ROUNDS = 15
+JUDGED = 1_000
+# What is in a request, its records of a kilobyte, and how many are unanswered at a time.
+SMALL_PRODUCES = (
+    ("1 KB, each waits for its answer", 1, 1),
+    ("1 KB, pipelined", 1, 100),
+    ("16 KB, pipelined", 16, 100),
+)
+# The disk of the machine is not what a capture costs.
+IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # What a first fixture does, imports included, up to a record that was written and read by the handle.
 FIRST_FIXTURE: Final = """
 import time
 began = time.perf_counter()
+from ottla.protocol.records.record import Record, build_batch
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 bed = Testbed()
@@ -56,27 +72,33 @@ def figures() -> list[Figure]:
         _examples(),
         _several_brokers(),
         _rules_that_do_not_match(),
+        *suite_of_tests.figures(),
+        *_audited(),
+        _judged(),
+        *_captured(),
     ]
 
 
 def _collecting() -> Figure:
-    """Processor time: an empty suite is so short that the scheduler would be measured."""
+    """Processor time: an empty suite is so short that the scheduler would be measured. The plugin is named by
+    PYTEST_PLUGINS: for `-p` pytest reads what every installed distribution says of itself."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    # Only what is named: other plugins take longer than what is looked for.
+    environment = {**_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
 
-        def milliseconds(*arguments: str) -> Callable[[], float]:
-            command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
-            # Only what is named: other plugins take longer than what is looked for.
-            environment = {**_environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        def milliseconds(**variables: str) -> Callable[[], float]:
+            given = environment | variables
 
             def measure() -> float:
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, check=False)
+                subprocess.run(command, cwd=directory, env=given, stdout=subprocess.DEVNULL, check=False)
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 
             return measure
 
-        pairs = interleave(COLLECTIONS, milliseconds("-p", "pytest_ottla"), milliseconds())
+        pairs = interleave(COLLECTIONS, milliseconds(PYTEST_PLUGINS="pytest_ottla"), milliseconds())
     more = statistics.median(ours - theirs for ours, theirs in pairs)
     name = "plugin installed and unused: processor time of pytest --collect-only, more than without"
     return _absolute(name, "ms", [more], 5)
@@ -225,6 +247,72 @@ def _rules_that_do_not_match() -> Figure:
         pairs = interleave(ROUNDS, with_rules, cost)
         client.close()
     return Figure(f"{RULES} rules for Fetch in place: processor per Produce", "no rules", "µs", pairs, at_most=1.03)
+
+
+def _audited() -> Iterator[Figure]:
+    """Processor time of the broker's thread."""
+    with _bed() as bed:
+        client = _client_of(bed)
+        for name, records, window in SMALL_PRODUCES:
+            frame = produce_frame("orders", batch(records, 1000))
+
+            def cost(frame: bytes = frame, window: int = window, *, is_on: bool) -> float:
+                bed.call(lambda: bed.auditor.begin(is_on=is_on))
+                before = bed.call(time.thread_time)
+                client.pipeline(frame, NOTED_PRODUCES, window)
+                return (bed.call(time.thread_time) - before) / NOTED_PRODUCES * 1e6
+
+            pairs = interleave(NOTED_ROUNDS, partial(cost, is_on=True), partial(cost, is_on=False))
+            yield Figure(f"audit on: processor per Produce, {name}", "audit off", "µs", pairs, at_most=1.03)
+        client.close()
+
+
+def _judged() -> Figure:
+    """Processor time of the verdict at the end of a test with so many different batches."""
+    batches = [build_batch([Record(0, n, None, bytes(100), ())]) for n in range(JUDGED)]
+    taken: list[float] = []
+    with _bed() as bed:
+        client = _client_of(bed)
+
+        def judged() -> float:
+            before = time.thread_time()
+            assert bed.auditor.findings() == []
+            return (time.thread_time() - before) * 1e3
+
+        for _ in range(NOTED_ROUNDS):
+            bed.call(bed.auditor.begin)
+            for each in batches:
+                client.pipeline(produce_frame("orders", each), 1, 1)
+            taken.append(bed.call(judged))
+        client.close()
+    return _absolute(f"audit: the verdict on {JUDGED} batches, processor time", "ms", [statistics.median(taken)], 1)
+
+
+def _captured() -> Iterator[Figure]:
+    """Processor time of all threads but the client's, with that of the thread that writes the file."""
+    with _bed() as bed, tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=IN_MEMORY) as directory:
+        kafka, client = Kafka(bed), _client_of(bed)
+        for name, records, window in SMALL_PRODUCES:
+            frame = produce_frame("orders", batch(records, 1000))
+
+            def cost(frame: bytes = frame, window: int = window, *, is_on: bool) -> float:
+                capture = kafka.wire.record(f"{directory}/produces.owire") if is_on else None
+                process, own = time.process_time(), time.thread_time()
+                client.pipeline(frame, NOTED_PRODUCES, window)
+                if capture is not None:
+                    capture.stop()
+                used = time.process_time() - process - (time.thread_time() - own)
+                return used / NOTED_PRODUCES * 1e6
+
+            pairs = interleave(NOTED_ROUNDS, partial(cost, is_on=True), partial(cost, is_on=False))
+            yield Figure(f"capture on: processor per Produce, {name}", "no capture", "µs", pairs, at_most=1.05)
+        client.close()
+
+
+def _client_of(bed: Testbed) -> RawClient:
+    kafka = Kafka(bed)
+    kafka.create_topic("orders", partitions=1)
+    return RawClient(int(kafka.bootstrap.rpartition(":")[2]))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ LONG_FILES_FIRST = (
     "docs/test_pasted.py",
     "siege/test_siege.py",
     "clients/test_franz_go.py",
+    "kit/test_suite_isolation.py",
     "simulation/cluster/test_widened.py",
     "storm/test_storm.py",
     "cli/doctor/test_clusters.py",

@@ -23,5 +23,6 @@ export async function ask(method, path, body) {
 
 export const addFault = async (rule) => (await ask("POST", "/v1/faults", rule)).faults[0];
 export const waitFor = (condition, details) => ask("POST", "/v1/wait", { for: condition, ...details });
+export const disk = (node, body) => ask("PUT", `/v1/disks/${node}`, body);
 export const records = async (topic) => (await ask("GET", `/v1/topics/${encodeURIComponent(topic)}/records`)).records;
 export const reset = () => ask("POST", "/v1/reset", {});

@@ -2,8 +2,9 @@
 
 import assert from "node:assert";
 import { beforeEach, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 import kafkajs from "kafkajs";
-import { Refused, addFault, ask, records, reset, waitFor } from "./control.mjs";
+import { Refused, addFault, ask, disk, records, reset, waitFor } from "./control.mjs";
 
 const { Kafka, logLevel } = kafkajs;
 
@@ -32,6 +33,22 @@ test("an order gets there though the leader has moved twice", async () => {
   await withProducer((producer) => producer.send({ topic: "orders", messages: [{ value: "book" }] }));
 
   await waitFor("fault-hits", { fault: fault.id, hits: 2 });
+  assert.deepStrictEqual((await records("orders")).map((each) => each.value.text), ["book"]);
+});
+
+test("an order gets there once the broker's disk has room again", async () => {
+  await ask("POST", "/v1/topics", { name: "orders", partitions: 1 });
+  await disk(0, { do: "full" });
+
+  await withProducer(async (producer) => {
+    const hasFailed = async () => (await ask("GET", "/v1/coverage")).errors["Produce KAFKA_STORAGE_ERROR"];
+    const heal = async () => {
+      while (!(await hasFailed())) await pause(10);
+      await disk(0, { do: "heal" });
+    };
+    await Promise.all([producer.send({ topic: "orders", messages: [{ value: "book" }] }), heal()]);
+  });
+
   assert.deepStrictEqual((await records("orders")).map((each) => each.value.text), ["book"]);
 });
 

@@ -51,6 +51,7 @@ class Surroundings:
     store: MetadataStore
     network: Network | None = None
     files: FileSystem | None = None
+    boot_id: str | None = None
 
 
 NewSurroundings = Callable[[int, Path, MetadataStore], Surroundings]
@@ -182,6 +183,7 @@ class LocalCluster:
             files=around.files,
             network=around.network,
             log=self._log.with_fields(broker=node_id),
+            boot_id=around.boot_id,
             admin_site=None if self._admin is None else self._admin.site,
             clock=self._clock,
             new_dispatcher=self._new_dispatcher,

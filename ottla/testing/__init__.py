@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ottla.testing.audit.findings import AuditFinding
     from ottla.testing.fixtures import broker_fixture
     from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
+    from ottla.testing.remote.asking import NotServedHere
+    from ottla.testing.remote.async_handle import RemoteKafkaAsync
+    from ottla.testing.remote.async_parts import RemoteGroupAsync, RemotePartitionAsync
     from ottla.testing.scripts import KafkaTestCase, broker
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
@@ -42,7 +45,11 @@ __all__ = [
     "KafkaTopic",
     "LinkError",
     "Links",
+    "NotServedHere",
     "Record",
+    "RemoteGroupAsync",
+    "RemoteKafkaAsync",
+    "RemotePartitionAsync",
     "SeedError",
     "SnapshotError",
     "WireCapture",
@@ -70,6 +77,10 @@ _EXPORTS = {
     "KafkaGroupAsync": "ottla.testing.async_handle",
     "KafkaTestCase": "ottla.testing.scripts",
     "KafkaTopic": "ottla.testing.handle",
+    "NotServedHere": "ottla.testing.remote.asking",
+    "RemoteGroupAsync": "ottla.testing.remote.async_parts",
+    "RemoteKafkaAsync": "ottla.testing.remote.async_handle",
+    "RemotePartitionAsync": "ottla.testing.remote.async_parts",
     "Record": "ottla.protocol.records.record",
     "SeedError": "ottla.testing.seeds.seed_schema",
     "SnapshotError": "ottla.testing.snapshots.snapshots",

@@ -48,6 +48,10 @@ class KafkaAsync:
         return self._bed.hosted.cluster_id
 
     @property
+    def prefix(self) -> str:
+        return ""
+
+    @property
     def faults(self) -> "Faults":
         """The rules by which requests fail, wait or get lost: adding and removing one does not wait for anything."""
         return self._bed.hosted.fault_host.faults

@@ -1,30 +1,33 @@
 """What a suite has exercised of the protocol: APIs and versions by client software, errors that were answered, what
 groups went through, features. Counted where requests and answers pass, and merged over workers.
 
-What could be answered and never was comes from the table of errors that Kafka answers to each API.
+What could be answered and never was comes from the table of errors that Kafka answers to each API. It is imported where
+it is needed, with the rules of faults: a broker that counts starts without them.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.server.apis import APIS
+from ottla.broker.server.connection_interfaces import ClientIdentity
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.facts import Fact, GenerationStarted, RebalanceStarted, StateChanged
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.records.batch import BATCH_HEADER_SIZE, parse_batch_header
-from ottla.protocol.records.compression import Codec
-from ottla.protocol.schema import Message
-from ottla.testing.faults.actions import Error
-from ottla.testing.faults.error_codes import codes_of
-from ottla.testing.faults.faults import Faults
+from ottla.testing.message_features import errors_in, features_of
+
+if TYPE_CHECKING:
+    from ottla.testing.faults.faults import Fault, Faults
 
 SECTIONS: Final = ("apis", "errors", "injected", "transitions", "causes", "features")
 APIS_SHOWN: Final = 4
-LISTS: Final = (list, tuple)
-RESETS: Final = {-2: "reset to earliest", -1: "reset to latest"}
+COUNTED_MAX: Final = 10_000
+"""Of APIs by client software. What clients call themselves beyond that is counted as OTHERS."""
+OTHERS: Final = "others"
+UNKNOWN: Final = "unknown"
 
 Counts = Mapping[str, Mapping[str, int]]
 """By section, what was counted in it, as text."""
@@ -32,19 +35,30 @@ Counts = Mapping[str, Mapping[str, int]]
 
 class Coverage:
     def __init__(self) -> None:
+        self.began_ns = time_ns()
         self.counts: dict[str, Counter[str]] = {section: Counter() for section in SECTIONS}
+        self._keys: dict[tuple[ClientIdentity | None, str, int], str] = {}
 
     # What passes the routes, and facts of groups.
 
     def asked(self, context: RequestContext, request: Any) -> None:
         """A request of a client."""
-        client = context.connection.client
-        software = "unknown" if client is None else f"{client.software_name} {client.software_version}"
-        self.counts["apis"][f"{context.route.api.name} v{context.api_version} by {software}"] += 1
-        self.counts["features"].update(features_of(request))
+        asked = context.connection.client, context.route.api.name, context.api_version
+        self.counts["apis"][self._keys.get(asked) or self._key_of(*asked)] += 1
+        for feature in features_of(request):
+            self.counts["features"][feature] += 1
+
+    def _key_of(self, client: ClientIdentity | None, api: str, version: int) -> str:
+        software = UNKNOWN
+        if client is not None and client.software_name:
+            software = f"{client.software_name} {client.software_version}"
+        if len(self._keys) >= COUNTED_MAX:
+            return f"{api} v{version} by {OTHERS}"
+        key = self._keys[client, api, version] = f"{api} v{version} by {software}"
+        return key
 
     def answered(self, api: str, response: Any) -> None:
-        for code in set(errors_in(response)):
+        for code in errors_in(response):
             self.failed(api, code)
 
     def failed(self, api: str, code: int) -> None:
@@ -63,14 +77,26 @@ class Coverage:
             case _:
                 pass
 
-    def note_injected(self, faults: Faults) -> None:
+    def note_injected(self, faults: "Iterable[Fault]") -> None:
         """What rules have answered in place of the broker, before they are removed."""
-        for fault in faults.all_since_clear():
+        from ottla.testing.faults.actions import Error
+
+        for fault in faults:
             action = fault.rule.do
             if isinstance(action, Error):
-                self.counts["injected"].update(f"{hit.api} {action.code}" for hit in fault.hit_log)
+                hits = [hit for hit in fault.hit_log if hit.machine_ns >= self.began_ns]
+                self.counts["injected"].update(f"{hit.api} {action.code}" for hit in hits)
 
     # Of a whole suite.
+
+    def with_injected(self, faults: "Faults | None") -> "Coverage":
+        """A copy that has what the rules that are there now have answered."""
+        copy = Coverage()
+        copy.began_ns = self.began_ns
+        copy.merge(self.counts)
+        if faults is not None:
+            copy.note_injected(faults.all_since_clear())
+        return copy
 
     def merge(self, counts: Counts) -> None:
         for section, counted in counts.items():
@@ -81,6 +107,8 @@ class Coverage:
 
     def never_answered(self) -> dict[str, list[str]]:
         """By API that was used, the errors of Kafka's that were not answered."""
+        from ottla.testing.faults.error_codes import codes_of
+
         used = {key.split(" ")[0] for key in self.counts["apis"]}
         seen = self.counts["errors"]
         missing: dict[str, list[str]] = {}
@@ -92,6 +120,8 @@ class Coverage:
 
     def lines(self) -> list[str]:
         """Three, for the terminal."""
+        from ottla.testing.faults.error_codes import codes_of
+
         apis = {key.split(" by ")[0] for key in self.counts["apis"]}
         software = sorted({key.split(" by ", 1)[1] for key in self.counts["apis"]})
         injected = sum(self.counts["injected"].values())
@@ -136,48 +166,3 @@ def read_baseline(path: Path) -> Counts:
 
 def error_name(code: int) -> str:
     return ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)
-
-
-def errors_in(message: Any) -> Iterator[int]:
-    """All error codes of a response that are not 0."""
-    if not isinstance(message, Message):
-        return
-    names: tuple[str, ...] = getattr(type(message), "__slots__", ())
-    for name in names:
-        value: Any = getattr(message, name)
-        if name.endswith("error_code"):
-            if value:
-                yield int(value)
-        elif type(value) in LISTS:
-            for each in value:
-                yield from errors_in(each)
-
-
-def features_of(request: Any) -> Iterable[str]:
-    if getattr(request, "group_instance_id", None):
-        yield "static members"
-    if getattr(request, "rack_id", ""):
-        yield "racks"
-    if getattr(request, "isolation_level", 0):
-        yield "read_committed"
-    if getattr(request, "transactional_id", None):
-        yield "transactions"
-    if getattr(request, "acks", -1) == 0:
-        yield "acks=0"
-    for topic in getattr(request, "topic_data", None) or ():
-        for data in topic.partition_data:
-            if data.records is not None and len(data.records) >= BATCH_HEADER_SIZE:
-                yield from _features_of_batch(data.records)
-    for topic in getattr(request, "topics", None) or ():
-        for each in getattr(topic, "partitions", None) or ():
-            reset = RESETS.get(getattr(each, "timestamp", 0))
-            if reset is not None:
-                yield reset
-
-
-def _features_of_batch(records: memoryview) -> Iterable[str]:
-    header = parse_batch_header(records)
-    if header.producer_id >= 0:
-        yield "idempotence"
-    if header.codec in Codec.__members__.values() and header.codec:
-        yield f"compression {Codec(header.codec).name.lower()}"

@@ -8,6 +8,7 @@ Connections keep a reference to the dictionary of routes, so a change of rules c
 
 import asyncio
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.server.dispatch import Dispatcher, Guarded, PartOf, Route
@@ -59,17 +60,27 @@ class FaultyDispatcher(Dispatcher):
         return served if self._noted_by is None else self._noted_by(served)
 
 
+def of_plain(name: str) -> Any:
+    """A field of the route that is stood in for. Reading it calls no Python code: some are read with every request."""
+    return property(attrgetter(f"_plain.{name}"))
+
+
 class StandInRoute(Route):
     """In place of a route. But for what a subclass sets it is that route, as that is at the moment: quotas change
     routes too."""
 
     __slots__ = ("_plain",)
 
+    decode: Any = of_plain("decode")
+    direct: Any = of_plain("direct")
+
     def __init__(self, plain: Route) -> None:
         self._plain = plain
-        # Plain requests look these up often.
+        # Plain requests look these up often, and they stay as they are.
         self.api = plain.api
         self.version = plain.version
+        self.defers_answer = plain.defers_answer
+        self.has_tagged_header = plain.has_tagged_header
 
     def __getattr__(self, name: str) -> Any:
         # Slots of the base that are not filled here.

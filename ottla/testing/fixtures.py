@@ -4,128 +4,33 @@ Testbeds are kept for the session, one for each configuration that tests ask for
 """
 
 import os
-import re
-import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ottla.broker.config.options import ConfigError
 from ottla.testing import isolation
-from ottla.testing.audit.auditor import MODES, leftover, summary
-from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.fixture_options import PROCESS, FixtureOptions, marked_options, session_options
+from ottla.testing.fixture_runs import AuditedTest, FixtureRun
 from ottla.testing.handle import Kafka
-from ottla.testing.isolation import ISOLATIONS
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
 from ottla.testing.testbed import Testbed
-from ottla.testing.worlds import describe_leak
 
 if TYPE_CHECKING:
     from ottla.testing.artifacts import TestArtifacts
+    from ottla.testing.async_handle import KafkaAsync
     from ottla.testing.coverage import Coverage
     from ottla.testing.matrix.trial import Trial
+    from ottla.testing.remote.broker_process import BrokerProcess
+    from ottla.testing.shared.worker import SharedBrokers
 
-LEAKS: Final = ("warn", "error", "ignore")
-UNUSED_FAULTS: Final = ("error", "warn", "ignore")
-CLOCKS: Final = ("real", "frozen")
 BEDS_MAX: Final = 4
 """Of one session: the one that was used least recently ends."""
-
-
-class OttlaWarning(pytest.PytestWarning):
-    """A test has left something in its broker that the next one may meet."""
-
-
-@dataclass(frozen=True)
-class FixtureOptions:
-    brokers: int
-    settings: Mapping[str, object]
-    profile: str
-    isolation: str
-    topics: Mapping[str, int]
-    data: str
-    deadline: float
-    leaks: str
-    unused_faults: str
-    fault_seed: int
-    audit: str = "errors"
-    faults: str | Path | None = None
-    """A file with rules that hold from the begin of the test."""
-    seed: Path | None = None
-    """A file with what the broker has at the begin of the test."""
-    clock: str | datetime = "real"
-    """How broker time begins: real, frozen, or frozen at a moment."""
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError."""
-        choices = (("isolation", ISOLATIONS), ("leaks", LEAKS), ("unused_faults", UNUSED_FAULTS), ("audit", MODES))
-        for name, allowed in choices:
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ConfigError(f"ottla_{name}={value!r}: expected one of {', '.join(allowed)}")
-        if self.clock not in CLOCKS and not isinstance(self.clock, datetime):
-            raise ConfigError(f"clock={self.clock!r}: expected one of {', '.join(CLOCKS)}, or a datetime")
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The same for tests that can share a broker."""
-        return self.brokers, self.profile, tuple(sorted((name, str(each)) for name, each in self.settings.items()))
-
-    def testbed(self, topics: Mapping[str, int] | None = None) -> Testbed:
-        return Testbed(
-            brokers=self.brokers,
-            settings=self.settings,
-            profile=self.profile,
-            topics=topics,
-            data=self.data,
-            deadline=self.deadline,
-            fault_seed=self.fault_seed,
-        )
-
-
-def session_options(config: pytest.Config) -> FixtureOptions:
-    """What ini and command line say. Raises ConfigError."""
-    lines: list[str] = config.getini("ottla_settings")
-    settings = dict(line.split("=", 1) for line in lines if "=" in line)
-    wrong = [line for line in lines if "=" not in line]
-    if wrong:
-        raise ConfigError(f"ottla_settings: {wrong[0]!r} is not NAME=VALUE")
-    return FixtureOptions(
-        brokers=int(config.getini("ottla_brokers")),
-        settings=settings,
-        profile=config.getini("ottla_profile"),
-        isolation=config.getoption("ottla_isolation") or config.getini("ottla_isolation"),
-        topics={},
-        data=config.getini("ottla_data"),
-        deadline=float(config.getini("ottla_deadline")),
-        leaks=config.getini("ottla_leaks"),
-        unused_faults=config.getini("ottla_unused_faults"),
-        fault_seed=cast("int", config.getoption("ottla_seed")),
-        seed=config.rootpath / config.getini("ottla_seed_file") if config.getini("ottla_seed_file") else None,
-        audit=config.getoption("ottla_audit") or config.getini("ottla_audit"),
-    )
-
-
-def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions:
-    """The options with what the marker says; the settings of both hold. Raises ConfigError."""
-    for marker in reversed(list(node.iter_markers("kafka"))):
-        given: dict[str, Any] = dict(marker.kwargs)
-        settings = {**options.settings, **given.pop("settings", {})}
-        if given.get("seed") is not None:
-            given["seed"] = node.path.parent / given["seed"]
-        options = replace(options, settings=settings, **given)
-    return options
-
-
-AuditedTest = tuple[str, str, str]
-"""A test that ended with a finding: its id, the kind and the line of the finding."""
 
 
 class TestbedPool:
@@ -135,10 +40,12 @@ class TestbedPool:
 
     def __init__(self, config: pytest.Config) -> None:
         self.options = session_options(config)
+        self.shared = _shared(config, self.options)
+        """The brokers that this worker shares with others, with --ottla-shared."""
         self._env: list[str] = config.getini("ottla_env")
         self._environ: dict[str, str | None] = {}
         # The least recently used first.
-        self._beds: dict[tuple[object, ...], Testbed] = {}
+        self._beds: dict[tuple[object, ...], Testbed | BrokerProcess] = {}
         self.profiles: dict[str, None] = {}
         self.audited: list[AuditedTest] = []
         self.coverage = _coverage(config)
@@ -147,9 +54,12 @@ class TestbedPool:
         artifacts = config.getoption("ottla_artifacts")
         self.artifacts = None if artifacts is None else config.invocation_params.dir / artifacts
 
-    def get(self, options: FixtureOptions) -> Testbed:
+    def get(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
         """Raises ConfigError, StartError."""
         bed = self._beds.pop(options.key, None)
+        if bed is not None and not isinstance(bed, Testbed) and not bed.is_running:
+            bed.stop()
+            bed = None
         if bed is None:
             if len(self._beds) >= BEDS_MAX:
                 # Not the session's own, which fixtures of that scope may hold.
@@ -159,19 +69,49 @@ class TestbedPool:
         self._beds[options.key] = bed
         return bed
 
-    def opened(self, options: FixtureOptions) -> Testbed:
+    def opened(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
+        """Raises ConfigError, StartError."""
+        bed = self._started(options)
+        self.profiles[options.profile] = None
+        self.set_environment(bed.hosted.bootstrap if isinstance(bed, Testbed) else bed.control.bootstrap)
+        return bed
+
+    def _started(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
+        if options.where == PROCESS:
+            from ottla.testing.remote.broker_process import BrokerProcess
+
+            return BrokerProcess(options, self.coverage)
         bed = options.testbed()
         bed.wire.coverage = self.coverage
         bed.start()
-        self.profiles[options.profile] = None
+        return bed
+
+    def set_environment(self, bootstrap: str) -> None:
+        """As `ottla_env` says, until the end of the session."""
         for name in self._env:
             self._environ.setdefault(name, os.environ.get(name))
-            os.environ[name] = bed.hosted.bootstrap
-        return bed
+            os.environ[name] = bootstrap
+
+    def session_handle(self) -> Kafka:
+        """Raises ConfigError, StartError."""
+        if self.shared is None:
+            return handle_of(self.get(self.options))
+        self.set_environment(self.shared.control.bootstrap)
+        return self.shared.kafka()
 
     @property
     def uses_faults(self) -> bool:
-        return any(bed.hosted.fault_host.faults_if_used is not None for bed in self._beds.values())
+        return any(
+            bed.hosted.fault_host.faults_if_used is not None if isinstance(bed, Testbed) else bed.control.uses_faults
+            for bed in self._beds.values()
+        )
+
+    def counted(self) -> "Coverage | None":
+        """By all brokers of the session; at its end. None where nothing is counted."""
+        for bed in self._beds.values():
+            if not isinstance(bed, Testbed):
+                bed.hand_over_coverage()
+        return self.coverage
 
     def close(self) -> None:
         for bed in self._beds.values():
@@ -193,10 +133,21 @@ def _coverage(config: pytest.Config) -> "Coverage | None":
     return Coverage()
 
 
-class TestRun:
-    """One test and its testbed."""
+def _shared(config: pytest.Config, options: FixtureOptions) -> "SharedBrokers | None":
+    given: dict[str, str] | None = getattr(config, "workerinput", {}).get("ottla_shared")
+    if given is None:
+        return None
+    from ottla.testing.shared.worker import SharedBrokers
 
-    __test__ = False
+    return SharedBrokers(given, options)
+
+
+def handle_of(bed: "Testbed | BrokerProcess") -> Kafka:
+    return Kafka(bed) if isinstance(bed, Testbed) else bed.kafka()
+
+
+class TestRun(FixtureRun):
+    """One test and its testbed."""
 
     def __init__(
         self,
@@ -206,37 +157,24 @@ class TestRun:
         options: FixtureOptions,
         artifacts: "TestArtifacts | None" = None,
     ) -> None:
+        super().__init__(node, options, pool.audited)
         self.bed = bed
         self.artifacts = artifacts
         self._pool = pool
-        self.options = options
-        self.groups: list[str] = []
-        self.has_failed = False
-        self._node = node
-        self._numbers = count(1)
         self._mark = ReportMark.now(bed)
         bed.wire.test = node.name
         is_audited = options.audit != "off" or pool.trial is not None
         bed.call(lambda: bed.auditor.begin(is_on=is_audited))
 
-    def new_name(self, kind: str) -> str:
-        """Unique to test, worker and call."""
-        words = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node.name).strip("-")[:120]
-        worker = getattr(self._node.config, "workerinput", {}).get("workerid")
-        return "-".join(filter(None, (words, worker, f"{kind}{next(self._numbers)}")))
+    def kafka(self) -> Kafka:
+        return Kafka(self.bed)
 
-    def new_topic(self, partitions: int | None = None, **configs: object) -> str:
-        name = self.new_name("topic")
-        Kafka(self.bed).create_topic(name, partitions, configs={key.replace("_", "."): configs[key] for key in configs})
-        return name
+    def kafka_async(self) -> "KafkaAsync":
+        from ottla.testing.async_handle import KafkaAsync
 
-    def new_group(self) -> str:
-        name = self.new_name("group")
-        self.groups.append(name)
-        return name
+        return KafkaAsync(self.bed)
 
     def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
-        """What the report of a phase that failed shows."""
         is_full = is_full or self.artifacts is not None
         sections = self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
         if self.artifacts is None:
@@ -245,7 +183,6 @@ class TestRun:
         return [("ottla: artifacts", str(self.artifacts.path))]
 
     def end(self) -> None:
-        """Empties what the options say, and reports what was left open."""
         bed, options = self.bed, self.options
         # With no broker there is no log to judge by.
         found = bed.call(bed.auditor.findings) if bed.hosted.parts() else []
@@ -254,56 +191,25 @@ class TestRun:
         trial = self._pool.trial
         if trial is not None:
             trial.end(bed, found)
-        leaks = isolation.end(bed, options)
+        leaks = isolation.end(isolation.TestbedWorld(bed), options)
         bed.wire.test = ""
-        if trial is not None and trial.is_again:
-            return
-        connections = list(map(describe_leak, leaks))
-        found += [
-            *leftover(FindingKind.L1, connections),
-            *leftover(FindingKind.L2, left),
-            *leftover(FindingKind.L3, unused),
-        ]
-        self._pool.audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
-        self._report([*connections, *left])
-        wrong = [*unused, *self._audited(found)]
-        if wrong:
-            pytest.fail("\n".join(wrong), pytrace=False)
-
-    def _audited(self, found: list[AuditFinding]) -> list[str]:
-        """What the audit fails the test for."""
-        errors = [each for each in found if each.is_error(self.options.audit)]
-        return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
+        if trial is None or not trial.is_again:
+            self.conclude(found, unused, leaks, left)
 
     def _unused_faults(self) -> list[str]:
-        """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
-        than it says."""
         faults = self.bed.hosted.fault_host.faults_if_used
         if faults is None:
             return []
         sentences = [each.text for each in faults.unused() if each.is_error]
         if self._pool.coverage is not None:
-            self._pool.coverage.note_injected(faults)
+            self._pool.coverage.note_injected(faults.all_since_clear())
         faults.clear()
-        if self.options.unused_faults == "error":
-            return [] if self.has_failed else sentences
-        if self.options.unused_faults == "warn":
-            for each in sentences:
-                warnings.warn(OttlaWarning(each), stacklevel=2)
-        return []
-
-    def _report(self, sentences: list[str]) -> None:
-        if not sentences or self.options.leaks == "ignore":
-            return
-        if self.options.leaks == "error":
-            pytest.fail("; ".join(sentences), pytrace=False)
-        for each in sentences:
-            warnings.warn(OttlaWarning(each), stacklevel=2)
+        return self.judged_unused(sentences)
 
 
 @contextmanager
-def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions | None = None) -> Generator[TestRun]:
-    """A test with a testbed of its options: those of the marker, or the ones given."""
+def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions | None = None) -> Generator[FixtureRun]:
+    """A test with brokers of its options: those of the marker, or the ones given."""
     function = getattr(node, "function", None)
     if getattr(function, "is_hypothesis_test", False):
         pytest.fail(
@@ -312,8 +218,24 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
             pytrace=False,
         )
     options = marked_options(pool.options, node) if options is None else options
+    if pool.shared is not None and pool.shared.serve(node, options):
+        pool.set_environment(pool.shared.control.bootstrap)
+        with pool.shared.running(node, options, pool.audited) as shared:
+            yield shared
+        return
     bed = pool.opened(options) if options.isolation == "fresh" else pool.get(options)
-    isolation.begin(bed, options)
+    if isinstance(bed, Testbed):
+        running = _running(pool, bed, node, options)
+    else:
+        running = bed.running(node, options, pool.audited)
+    with running as run:
+        yield run
+
+
+@contextmanager
+def _running(pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> Generator[FixtureRun]:
+    """With a testbed in this process."""
+    isolation.begin(isolation.TestbedWorld(bed), options)
     trial = pool.trial
     is_again = trial is not None and trial.is_again
     artifacts = None if pool.artifacts is None or is_again else _begun_artifacts(pool.artifacts, bed, node)
@@ -366,11 +288,12 @@ def clean_world(pool: TestbedPool) -> Generator[Kafka]:
     if options.isolation != "snapshot":
         options = replace(options, isolation="reset")
     bed = pool.get(options)
-    isolation.begin(bed, options)
+    world = isolation.TestbedWorld(bed) if isinstance(bed, Testbed) else bed
+    isolation.begin(world, options)
     try:
-        yield Kafka(bed)
+        yield handle_of(bed)
     finally:
-        isolation.end(bed, options)
+        isolation.end(world, options)
 
 
 def broker_fixture(
@@ -383,6 +306,7 @@ def broker_fixture(
     topics: Mapping[str, int] | None = None,
     data: str | Path = "auto",
     deadline: float = 5.0,
+    unsynced: bool = False,
 ) -> Callable[..., Any]:
     """A pytest fixture of this name and scope that yields a `Kafka` of its own:
 
@@ -391,7 +315,15 @@ def broker_fixture(
     Nothing is emptied between the tests of its scope, unless they call `reset`."""
 
     def opened() -> Generator[Kafka]:
-        bed = Testbed(brokers=brokers, settings=settings, profile=profile, topics=topics, data=data, deadline=deadline)
+        bed = Testbed(
+            brokers=brokers,
+            settings=settings,
+            profile=profile,
+            topics=topics,
+            data=data,
+            deadline=deadline,
+            unsynced=unsynced,
+        )
         bed.start()
         try:
             yield Kafka(bed)

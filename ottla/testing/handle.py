@@ -66,6 +66,12 @@ class Kafka:
         return self._bed.hosted.cluster_id
 
     @property
+    def prefix(self) -> str:
+        """What names of topics, groups and clients begin with where workers share the brokers (`--ottla-shared`,
+        docs/testing.md); empty elsewhere."""
+        return ""
+
+    @property
     def node_ids(self) -> list[int]:
         """The brokers that run."""
         return self._bed.call(lambda: list(self._bed.hosted.parts()))
@@ -230,12 +236,13 @@ class Kafka:
         return self._bed.run(self._bed.reset())
 
     def snapshot(self, name: str) -> SnapshotReport:
-        """Keeps the state of the broker under this name, for `restore`: topics and records, configs, groups with their
-        offsets, transactions, users, ACLs, quotas and fault rules. Raises SnapshotError for a cluster of several."""
+        """Keeps the state of the brokers under this name, for `restore`: topics and records, configs, groups with their
+        offsets, transactions, users, ACLs, quotas and fault rules. Raises SnapshotError while a partition has no
+        leader, or is being reassigned."""
         return self._bed.run(self._bed.snapshot(name))
 
     def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
-        """Gives the broker that state again, at the same port. Connections of clients are closed. Groups come back
+        """Gives the brokers that state again, at the same ports. Connections of clients are closed. Groups come back
         empty, with their offsets; with `members="keep"` they have their members, whose sessions begin again. Open
         transactions come back open, and broker time runs as it did then. Links, disks and brokers are healed. Raises
         SnapshotError where there is no such snapshot."""

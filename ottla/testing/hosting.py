@@ -39,7 +39,8 @@ class LogLines(TextIOBase):
         """Of all lines so far."""
 
     def write(self, text: str, /) -> int:
-        for line in text.splitlines():
+        # The end of a line is written by itself.
+        for line in filter(None, text.splitlines()):
             self._lines.append(line)
             self.count += 1
         if self._shown_on is not None:
@@ -144,7 +145,7 @@ class HostedBrokers:
             listener_name=hosting.listener_name,
             node_id=node_id,
             network=self._around.network_of(node_id),
-            files=self._around.files_of_one(node_id, data_dir),
+            files=self._around.files_of(node_id, data_dir),
             log=hosting.log,
             clock=self._times.machine,
             new_dispatcher=self.fault_host.new_dispatcher,

@@ -136,19 +136,11 @@ class BrokerReader:
                 continue
             offsets = {place: each.committed.offset for place, each in sorted(logged.items())}
             return _group_view(group_id, group, offsets, parts.runtime.broker_clock.now_ms())
-        return GroupView(group_id, False, NO_STATE, -1, None, None, (), {})
+        return no_group(group_id)
 
     def lag(self, view: GroupView, topic: str) -> dict[int, int]:
         """By partition, up to the high watermark. Where the group has committed nothing, all records are left."""
-        found = self.topic(topic)
-        if found is None:
-            return {}
-        return {
-            each.partition: max(
-                each.high_watermark - view.offsets.get((topic, each.partition), each.log_start_offset), 0
-            )
-            for each in found.partitions
-        }
+        return lag_of(view, self.topic(topic))
 
     def coordinators_missing(self) -> int:
         """How many partitions of `__consumer_offsets` no broker serves."""
@@ -162,13 +154,13 @@ class BrokerReader:
 
     # Connections.
 
-    def connections(self) -> list[ConnectionView]:
-        """Those of clients, in the order in which they were opened."""
+    def connections(self, worker: str = "") -> list[ConnectionView]:
+        """Those of clients, or of the clients of a worker, in the order in which they were opened."""
         views: list[ConnectionView] = []
         for parts in self._hosted.parts().values():
             for connection in parts.server.connections:
                 notes = self._wire.notes_of(connection)
-                if notes.is_of_broker:
+                if notes.is_of_broker or (worker and notes.worker != worker):
                     continue
                 client = connection.client
                 software = "" if client is None else f"{client.software_name} {client.software_version}".strip()
@@ -187,6 +179,21 @@ class BrokerReader:
                     )
                 )
         return views
+
+
+def no_group(group_id: str) -> GroupView:
+    """Of one that does not exist."""
+    return GroupView(group_id, False, NO_STATE, -1, None, None, (), {})
+
+
+def lag_of(view: GroupView, topic: TopicView | None) -> dict[int, int]:
+    """By partition; see `BrokerReader.lag`."""
+    return {
+        each.partition: max(
+            each.high_watermark - view.offsets.get((each.topic, each.partition), each.log_start_offset), 0
+        )
+        for each in (() if topic is None else topic.partitions)
+    }
 
 
 def _group_view(

@@ -10,9 +10,11 @@ from typing import Final
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.audit.auditor import summary
 from ottla.testing.conditions import STABLE, group_stable, times_text
+from ottla.testing.scope import ControlScope
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import GroupRebalance, GroupView
-from ottla.testing.wire import WireEvent, with_topic_names
+from ottla.testing.wire import WireEvent
+from ottla.testing.wire_words import with_topic_names
 
 LINES_MAX: Final = 60
 """Of all sections together, in a short report."""
@@ -40,19 +42,22 @@ class ReportMark:
         return cls(bed.wire.count, bed.hosted.log_lines.count)
 
 
-def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -> list[Section]:
-    """Those that have something to say. On the loop of the brokers."""
+def failure_sections(
+    bed: Testbed, mark: ReportMark, *, is_full: bool = False, scope: ControlScope | None = None
+) -> list[Section]:
+    """Those that have something to say, of what the scope covers. On the loop of the brokers."""
+    scope = ControlScope(bed) if scope is None else scope
     sections = [
-        ("ottla: why it may have failed", list(_hints(bed, mark))[:HINTS_MAX]),
-        ("ottla: groups", list(_groups(bed))),
-        ("ottla: faults", list(_faults(bed))),
-        ("ottla: audit", _audit(bed)),
+        ("ottla: why it may have failed", list(_hints(bed, mark, scope))[:HINTS_MAX]),
+        ("ottla: groups", list(_groups(bed, scope))),
+        ("ottla: faults", list(_faults(bed, scope))),
+        ("ottla: audit", _audit(bed, scope)),
         ("ottla: clock", bed.clock.report()),
         ("ottla: broker log", bed.hosted.log_lines.since(mark.log)[-LOG_LINES:]),
     ]
     taken = sum(len(lines) + 1 for _, lines in sections if lines)
     room = WIRE_LINES if is_full else max(min(WIRE_LINES, LINES_MAX - taken - 1), 5)
-    events = bed.wire.since(mark.wire)
+    events = _events(bed, mark, scope)
     begin_ns = events[0].at_ns if events else 0
     topics = bed.reader.image.topics.values() if bed.hosted.parts() else ()
     names = {topic.topic_id: topic.name for topic in topics}
@@ -61,15 +66,19 @@ def failure_sections(bed: Testbed, mark: ReportMark, *, is_full: bool = False) -
     return [(title, "\n".join(lines)) for title, lines in sections if lines]
 
 
-def _hints(bed: Testbed, mark: ReportMark) -> Iterator[str]:
-    for group_id in bed.reader.group_ids():
+def _events(bed: Testbed, mark: ReportMark, scope: ControlScope) -> list[WireEvent]:
+    return [each for each in bed.wire.since(mark.wire) if scope.covers_connection(each.connection)]
+
+
+def _hints(bed: Testbed, mark: ReportMark, scope: ControlScope) -> Iterator[str]:
+    for group_id in filter(scope.covers, bed.reader.group_ids()):
         view = bed.reader.group(group_id)
         if view.members and view.state != STABLE:
             why = group_stable(bed.sources, group_id, None, None).explain()
             yield from (f"group {group_id}: {each}" for each in (*why.hints, *why.missing))
     yield from bed.clock.hints()
     refused: dict[tuple[str, str, int], int] = {}
-    for event in bed.wire.since(mark.wire):
+    for event in _events(bed, mark, scope):
         if event.error:
             key = event.connection.name, event.api, event.error
             refused[key] = refused.get(key, 0) + 1
@@ -80,8 +89,8 @@ def _hints(bed: Testbed, mark: ReportMark) -> Iterator[str]:
             yield f"{api} of {name} was answered {_error_name(error)} {times_text(times)}"
 
 
-def _groups(bed: Testbed) -> Iterator[str]:
-    for group_id in bed.histories.group_ids():
+def _groups(bed: Testbed, scope: ControlScope) -> Iterator[str]:
+    for group_id in filter(scope.covers, bed.histories.group_ids()):
         view = bed.reader.group(group_id)
         yield f"{group_id}: {view.state}, generation {view.generation}, {len(view.members)} members"
         history = bed.histories.of(group_id)
@@ -90,17 +99,15 @@ def _groups(bed: Testbed) -> Iterator[str]:
         yield from _committed(bed, view)
 
 
-def _faults(bed: Testbed) -> Iterator[str]:
+def _faults(bed: Testbed, scope: ControlScope) -> Iterator[str]:
     yield from map(str, bed.steps.since_clear())
-    faults = bed.hosted.fault_host.faults_if_used
-    if faults is not None:
-        yield from (fault.explain() for fault in faults.all_since_clear())
+    yield from (fault.explain() for fault in scope.faults())
 
 
-def _audit(bed: Testbed) -> list[str]:
+def _audit(bed: Testbed, scope: ControlScope) -> list[str]:
     if not bed.hosted.parts():
         return ["no broker runs: nothing is judged"]
-    lines = summary(bed.auditor.findings(), bed.auditor.unjudged())
+    lines = summary(scope.auditor.findings(), scope.auditor.unjudged())
     return lines if len(lines) <= AUDIT_LINES else [*lines[:AUDIT_LINES], f"{len(lines) - AUDIT_LINES} more lines"]
 
 

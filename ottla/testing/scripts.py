@@ -21,6 +21,7 @@ class TestbedOptions(TypedDict, total=False):
     deadline: of waits, in seconds; 5 by default.
     fault_seed: a number that the chances and jitter of fault rules follow from.
     audit: off, to record nothing for `audit()`.
+    unsynced: True for disks that can lose what was not synced (`kafka.disk(2).lose_unsynced()`), of several brokers.
     """
 
     brokers: int
@@ -31,6 +32,7 @@ class TestbedOptions(TypedDict, total=False):
     deadline: float
     fault_seed: int
     audit: str
+    unsynced: bool
 
 
 class BrokerContext:

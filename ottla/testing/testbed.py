@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from shutil import rmtree
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
+from ottla.coordinator.facts import Fact
 from ottla.testing.audit.auditor import MODES, Auditor
 from ottla.testing.clock.control import BrokerTimes, ClockControl
 from ottla.testing.conditions import Sources, coordinators_loaded
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 DEADLINE_S: Final = 5.0
 EMPTY: Final = ""
+CAPTURE: Final = "ottla-testing-capture"
+"""The file of a capture that is served, until it is open: then its name goes."""
 
 T = TypeVar("T")
 
@@ -47,6 +51,9 @@ class Testbed:
 
     # Not a class of tests, whatever its name begins with.
     __test__ = False
+
+    _home_thread: int | None = None
+    """Of the loop that serves, once it does."""
 
     def __init__(
         self,
@@ -59,35 +66,35 @@ class Testbed:
         deadline: float = DEADLINE_S,
         fault_seed: int = 0,
         audit: str = "errors",
+        unsynced: bool = False,
         hosting: Hosting | None = None,
     ) -> None:
         """`profile` is of `ottla.testing.profile`, and `settings` go before it. `topics` are created at the start, each
         with this number of partitions. `data`: the directory to make the data directory in, or auto. `deadline`: of
         waits, in seconds. `fault_seed`: of what fault rules leave to chance. `audit`: off records nothing; errors and
-        all do. `hosting`: of brokers other than on free ports of this machine with `settings` and `profile`. Raises
+        all do. `unsynced`: of several brokers; a power cut can take what is not synced.
+        `hosting`: of brokers other than on free ports of this machine with `settings` and `profile`. Raises
         ConfigError."""
-        if audit not in MODES:
-            raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
-        if deadline <= 0:
-            raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")
+        _check_options(audit, deadline, unsynced=unsynced, brokers=brokers)
         self.deadline_s, self._data, self._snapshots_dir = deadline, data, Path()
         self.wire, self.histories = WireRing(), GroupHistories()
         self.waits = Waits(lambda: self.clock.hints(of_wait=True))
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
         files, fault_host, times = KeptFiles(), FaultHost(fault_seed, self.wire.noting), BrokerTimes()
-        self._around = AllSurroundings(files.before_change)
+        hosting = hosting._replace(log=times.shown_in(hosting.log, times.timeline))
+        self.steps = FaultSteps(times.timeline)
+        self._around = AllSurroundings(files.before_change, self.steps, keeps_unsynced=unsynced)
         self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around, times)
         self.clock = ClockControl(times, self.hosted.parts, self.wire, self.waits)
         self.reader = BrokerReader(self.hosted, self.wire)
         self.sources = Sources(self.reader, self.histories, self.wire, times.timeline.now_ms)
-        self.auditor = Auditor(self.hosted, self.reader, self.wire)
+        self.auditor = Auditor(self.hosted, self.reader, self.wire, self.steps.damages)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
         self.snapshots = Snapshots(self.hosted, self.world, self.clock, files, self.sources, self.waits)
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
-        self.steps = FaultSteps(times.timeline)
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
         self.links = Links(self, self._around.ways, self.steps, lambda: self.hosted.node_ids)
         self._topics, self._is_audited = dict(topics or {}), audit != "off"
@@ -109,8 +116,9 @@ class Testbed:
         self._loop, self._scratch = loop, scratch
 
     async def start_here(self, data_dir: Path, snapshots_dir: Path) -> None:
-        """As `start`, on the loop of the caller, which serves from then on. The directory of snapshots is on the file
-        system of the data, and nothing else is in it. Raises StartError."""
+        """As `start`, on the loop of the caller, which serves from then on, and makes all calls. The directory of
+        snapshots is on the file system of the data, and nothing else is in it. Raises StartError."""
+        self._home_thread = threading.get_ident()
         self._snapshots_dir = snapshots_dir
         self.remove_snapshots()
         await self.hosted.start(data_dir)
@@ -160,6 +168,8 @@ class Testbed:
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         __tracebackhide__ = True
+        if self._loop is None and threading.get_ident() == self._home_thread:
+            return function(*arguments)
         return self.loop.call(function, *arguments)
 
     def disk(self, node_id: int) -> BrokerDisk:
@@ -171,6 +181,11 @@ class Testbed:
         return BrokerDisk(
             self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id), self.snapshots.log_damaged
         )
+
+    @property
+    def capture_path(self) -> Path:
+        """Of a capture that is served, on the file system of the data."""
+        return self._snapshots_dir.with_name(CAPTURE)
 
     def note_step(self, what: str) -> None:
         """For the report of a failure."""
@@ -197,6 +212,7 @@ class Testbed:
         self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
         await self._make_topics()
+        self._around.all_synced()
         self.contents = EMPTY
         return report
 
@@ -227,14 +243,15 @@ class Testbed:
         report = await self.snapshots.restore(name, leaks, members=members)
         self.clock.timeline.forget_latest()
         self.auditor.begin(is_on=self.auditor.recorder is not None)
+        self._around.all_synced()
         self.contents = name
         return report
 
-    async def open_connections(self) -> list[ConnectionView]:
-        """Those of clients. What was closed just before the call is not among them."""
+    async def open_connections(self, worker: str = "") -> list[ConnectionView]:
+        """Those of clients, or of the clients of a worker. What was closed just before the call is not among them."""
         for _ in range(TURNS_FOR_CLOSING):
             await asyncio.sleep(0)
-        return self.reader.connections()
+        return self.reader.connections(worker)
 
     # Inside.
 
@@ -242,6 +259,8 @@ class Testbed:
         """What they hold goes on."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
+            if self.wire.coverage is not None:
+                self.wire.coverage.note_injected(faults.all_since_clear())
             faults.clear()
 
     def _attach(self, parts: Parts) -> None:
@@ -251,7 +270,19 @@ class Testbed:
         self.clock.attach(parts)
         self.world.attach(parts)
         self.auditor.attach(parts)
-        coverage = self.wire.coverage
-        if coverage is not None:
-            parts.group_loader.when_made.append(lambda made: made.timed_observers.append(coverage.observe))
+        parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self._count))
         self._around.attach(parts)
+
+    def _count(self, fact: Fact, now_ms: int) -> None:
+        if self.wire.coverage is not None:
+            self.wire.coverage.observe(fact, now_ms)
+
+
+def _check_options(audit: str, deadline: float, *, unsynced: bool, brokers: int) -> None:
+    """Raises ConfigError."""
+    if audit not in MODES:
+        raise ConfigError(f"audit={audit!r}: expected one of {', '.join(MODES)}")
+    if unsynced and brokers == 1:
+        raise ConfigError("unsynced=True is of several brokers: one by itself is not killed")
+    if deadline <= 0:
+        raise ConfigError(f"deadline={deadline!r}: expected seconds, more than 0")

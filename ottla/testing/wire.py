@@ -1,48 +1,35 @@
 """The last requests of clients and what they were answered, and what is known of each connection from them.
 
 A route that notes stands in place of every route of a broker, before what fault rules do: it notes who asked for what,
-and the error of the answer that the client gets. Each request has an `AnsweringRoute` of its own, so that its answer is
-found again where it is parked. Of answers to Fetch it notes how far consumers were given each partition. Keys, values
+and the error of the answer that the client gets. A request that is parked keeps an `AnsweringRoute` of its own, so
+that its answer is found again. Of answers to Fetch it notes how far consumers were given each partition. Keys, values
 and secrets are never kept.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.records.batch import iterate_batches
-from ottla.testing.faulty_dispatcher import StandInRoute
+from ottla.testing.deliveries import Deliveries, keep_last
+from ottla.testing.faulty_dispatcher import StandInRoute, of_plain
+from ottla.testing.wire_words import brief_of, error_in
 
 if TYPE_CHECKING:
     from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
 MEMBERS_KEPT = 4096
+DEFERRED_KEPT = 1000
 NAMES_KEPT = 10_000
 """Client ids whose connections are counted: one that nothing was heard of for longer begins with 1 again."""
-DELIVERIES_KEPT = 100_000
-"""Partitions."""
-NAMES_SHOWN = 3
 FETCH = "Fetch"
-TOPIC_ID = "topic id "
-_BRIEF_FIELDS = {
-    "group_id": "",
-    "member_id": "member ",
-    "generation_id": "generation ",
-    "generation_id_or_member_epoch": "generation ",
-    "transactional_id": "transactional ",
-    "key": "key ",
-}
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -56,10 +43,14 @@ class ConnectionNotes:
     apis: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     audited: Any = None
     """Of the recorder of the audit."""
+    worker: str = ""
+    """The prefix of the worker that it belongs to, of several that share the brokers."""
+    last_route: Any = None
+    """That of its last request."""
+    is_of_broker: bool = field(init=False)
 
-    @property
-    def is_of_broker(self) -> bool:
-        return (self.client_id or "").startswith(BROKER_CLIENT_ID)
+    def __post_init__(self) -> None:
+        self.is_of_broker = (self.client_id or "").startswith(BROKER_CLIENT_ID)
 
 
 @dataclass(slots=True)
@@ -79,41 +70,6 @@ class WireEvent:
     """What the recorder of the audit finds its answer by."""
 
 
-class Deliveries:
-    """Of all consumers together: in a group each partition has one."""
-
-    def __init__(self) -> None:
-        # By topic id, or by name in versions that have no ids, and partition: the offset after the last one delivered.
-        self._ends: dict[tuple[bytes | str, int], int] = {}
-
-    def note(self, response: Any) -> None:
-        """A FetchResponse that goes to a client."""
-        for topic in response.responses:
-            key = topic.topic or topic.topic_id
-            for partition in topic.partitions:
-                end = _end_of(partition.records)
-                if end is not None:
-                    place = key, partition.partition_index
-                    keep_last(self._ends, place, max(end, self._ends.get(place, 0)), DELIVERIES_KEPT)
-
-    def end(self, name: str, topic_id: bytes, partition: int) -> int:
-        """The offset after the last one delivered; 0 where nothing was."""
-        return max(self._ends.get((name, partition), 0), self._ends.get((topic_id, partition), 0))
-
-    def clear(self) -> None:
-        self._ends.clear()
-
-
-def _end_of(records: "bytes | memoryview | list[memoryview] | None") -> int | None:
-    """The offset after the last batch, which is that of the last buffer; None without records."""
-    if not records:
-        return None
-    end = None
-    for _, header in iterate_batches(records[-1] if isinstance(records, list) else records):
-        end = header.next_offset
-    return end
-
-
 class RequestRecorder(Protocol):
     """What the audit keeps of a test."""
 
@@ -122,6 +78,9 @@ class RequestRecorder(Protocol):
 
     def answered(self, event: WireEvent, response: Any) -> None:
         """The client gets this answer, unless its connection breaks."""
+
+    def unanswered(self, event: WireEvent) -> None:
+        """The request was handled, and has no answer now."""
 
     def note_deletion(self, topic: str, index: int, before: int) -> None:
         """The test deletes the records below an offset."""
@@ -140,6 +99,8 @@ class WireRing:
         self._numbers: dict[str, int] = {}
         # The connection that carried the last request of a member of a group; the last one heard of is the last.
         self._members: dict[str, Any] = {}
+        # Answers that are not built yet, by their identity, which they keep as long as they are here.
+        self._deferred: dict[int, tuple[WireEvent, Any]] = {}
         self.deliveries = Deliveries()
         self.count = 0
         """Of all requests so far."""
@@ -153,12 +114,17 @@ class WireRing:
     def record(self, recorder: "RequestRecorder | None") -> None:
         """For the audit, from now on."""
         self.recorder = recorder
+        self.forget_audited("")
+
+    def forget_audited(self, worker: str) -> None:
+        """Of the connections of a worker, or of those that belong to none."""
         for notes in self._notes.values():
-            notes.audited = None
+            if notes.worker == worker:
+                notes.audited = None
 
     def noting(self, route: Route) -> Route:
         """What stands in place of a route of a broker."""
-        return NotingRoute(self, route)
+        return (DeferringRoute if route.defers_answer else NotingRoute)(self, route)
 
     def since(self, count: int) -> list[WireEvent]:
         """Those that followed the first `count`, as far as they are kept."""
@@ -189,54 +155,85 @@ class WireRing:
             if event.member_id == member_id and event.error == error:
                 yield event
 
-    def handle(self, route: Route, context: RequestContext, request: Any) -> Any:
-        """Calls the handler of a route, with notes of the request and its answer."""
-        event = self._begin(context, request)
-        context.route = AnsweringRoute(self, route, event)
+    def begin(self, route: "NotingRoute", said: str, context: RequestContext, request: Any) -> WireEvent:
+        """A request has come; `said` is what it is about in brief."""
+        connection = context.connection
+        notes = self._notes.get(connection)
+        if notes is None:
+            notes = self._notes[connection] = self._new_notes(context)
+        api, version = route.api.name, route.version
+        if notes.last_route is not route:
+            notes.last_route = route
+            notes.apis.setdefault(api, set()).add(version)
+        member_id = ""
+        if route.has_group:
+            member_id = self._note_group(notes, connection, request)
+        event = WireEvent(monotonic_ns(), notes, api, version, said, member_id)
+        self._events.append(event)
+        self.count += 1
         if self.recorder is not None:
-            self.recorder.asked(event, context.connection, request)
-        if self.coverage is not None and not event.connection.is_of_broker:
+            self.recorder.asked(event, connection, request)
+        if self.coverage is not None and not notes.is_of_broker:
             self.coverage.asked(context, request)
-        try:
-            response = route.handle(context, request)
-        except KafkaError as error:
-            _end(event, int(error.code))
-            if self.coverage is not None:
-                self.coverage.failed(event.api, int(error.code))
-            raise
-        if response is not None:
-            self.end(event, response)
-        elif not context.is_parked and not context.connection.is_closed:
-            # Produce with acks=0.
-            _end(event, 0)
-        return response
+        return event
 
     def end(self, event: WireEvent, response: Any) -> None:
         """The client gets this answer."""
-        _end(event, error_in(response))
+        if self._deferred:
+            self._deferred.pop(id(response), None)
+        self._note_answer(event, response)
         if self.recorder is not None:
             self.recorder.answered(event, response)
-        if self.coverage is not None and not event.connection.is_of_broker:
-            self.coverage.answered(event.api, response)
         if event.api == FETCH and not event.connection.is_of_broker:
             self.deliveries.note(response)
 
-    def _begin(self, context: RequestContext, request: Any) -> WireEvent:
-        api = context.route.api.name
-        notes = self._notes.get(context.connection)
-        if notes is None:
-            notes = self._new_notes(context)
-            self._notes[context.connection] = notes
-        notes.apis.setdefault(api, set()).add(context.api_version)
-        group_id, member_id = getattr(request, "group_id", None), getattr(request, "member_id", "") or ""
+    def defer(self, event: WireEvent, response: Any) -> None:
+        """A write that fails still changes the answer. The recorder of the audit looks at it by itself."""
+        if len(self._deferred) >= DEFERRED_KEPT:
+            # Of connections that were closed before.
+            del self._deferred[next(iter(self._deferred))]
+        self._deferred[id(response)] = event, response
+        if self.recorder is not None:
+            self.recorder.answered(event, response)
+
+    def end_deferred(self, response: Any) -> None:
+        """The answer waited for what was written."""
+        deferred = self._deferred.pop(id(response), None)
+        if deferred is not None:
+            self._note_answer(deferred[0], response)
+
+    def _note_answer(self, event: WireEvent, response: Any) -> None:
+        event.error = error_in(response)
+        event.answered_ns = monotonic_ns()
+        if self.coverage is not None and not event.connection.is_of_broker:
+            self.coverage.answered(event.api, response)
+
+    def end_without_answer(self, event: WireEvent, context: RequestContext) -> None:
+        """The request is parked, or its connection was closed, or the client wants none, as Produce with acks=0."""
+        if self.recorder is not None:
+            self.recorder.unanswered(event)
+        if not context.is_parked and not context.connection.is_closed:
+            event.error = 0
+            event.answered_ns = monotonic_ns()
+
+    def fail(self, event: WireEvent, error: Exception) -> None:
+        """The client gets what its API answers to this error."""
+        if self.recorder is not None:
+            self.recorder.unanswered(event)
+        if isinstance(error, KafkaError):
+            event.error = int(error.code)
+            event.answered_ns = monotonic_ns()
+            if self.coverage is not None:
+                self.coverage.failed(event.api, event.error)
+
+    def _note_group(self, notes: ConnectionNotes, connection: Any, request: Any) -> str:
+        """Gives the member id, where the request has one."""
+        group_id, member_id = request.group_id, getattr(request, "member_id", "") or ""
         if group_id:
             notes.groups[group_id] = None
         if member_id:
-            keep_last(self._members, member_id, context.connection, MEMBERS_KEPT)
-        event = WireEvent(monotonic_ns(), notes, api, context.api_version, brief(request), member_id)
-        self._events.append(event)
-        self.count += 1
-        return event
+            keep_last(self._members, member_id, connection, MEMBERS_KEPT)
+        return member_id
 
     def _new_notes(self, context: RequestContext) -> ConnectionNotes:
         client_id = context.client_id
@@ -246,116 +243,72 @@ class WireRing:
         return ConnectionNotes(f"{short}#{self._numbers[short]}", self.test, client_id)
 
 
-def keep_last(kept: dict[K, V], key: K, value: V, count: int) -> None:
-    """Adds an entry, as the last one; beyond so many the one goes that was added longest ago."""
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > count:
-        del kept[next(iter(kept))]
-
-
 class NotingRoute(StandInRoute):
     """In place of a route, faulty or not, whose requests are noted."""
 
-    __slots__ = ()
+    __slots__ = ("_brief", "_ring", "_spare", "has_group")
+
+    build_frame: Any = of_plain("build_frame")
 
     def __init__(self, ring: WireRing, served: Route) -> None:
         super().__init__(served)
-        self.handle = partial(ring.handle, served)
+        self._ring = ring
+        request_class = served.api.request_class()
+        self._brief = brief_of(request_class)
+        self.has_group = hasattr(request_class, "group_id")
+        # The route of the next request, unless it is parked: then it keeps this one.
+        self._spare: AnsweringRoute | None = None
+        self.handle = self._noted
+
+    def _noted(self, context: RequestContext, request: Any) -> Any:
+        """Calls the handler of the route, with notes of the request and its answer."""
+        ring, served = self._ring, self._plain
+        event = ring.begin(self, self._brief(request), context, request)
+        answering, self._spare = self._spare or AnsweringRoute(ring, served), None
+        answering.event = event
+        context.route = answering
+        try:
+            response = served.handle(context, request)
+        except Exception as error:
+            self._spare = answering
+            ring.fail(event, error)
+            raise
+        if response is None:
+            ring.end_without_answer(event, context)
+        elif self.defers_answer:
+            ring.defer(event, response)
+        else:
+            ring.end(event, response)
+        if not context.is_parked:
+            self._spare = answering
+        return response
+
+
+class DeferringRoute(NotingRoute):
+    """Of Produce, whose answers are built when the records are in the log."""
+
+    __slots__ = ()
+
+    def build_frame(self, response: Any, correlation_id: int) -> Any:
+        self._ring.end_deferred(response)
+        return self._plain.build_frame(response, correlation_id)
 
 
 class AnsweringRoute(StandInRoute):
-    """The route of one request, which notes the answer when its frame is built."""
+    """The route of one request at a time, which notes the answer when its frame is built."""
 
-    __slots__ = ("_event", "_ring")
+    __slots__ = ("_ring", "event")
 
-    def __init__(self, ring: WireRing, served: Route, event: WireEvent) -> None:
+    event: WireEvent
+    """The request's."""
+
+    def __init__(self, ring: WireRing, served: Route) -> None:
         super().__init__(served)
         self._ring = ring
-        self._event = event
-        self.build_frame = partial(self._noted, served.build_frame)
-        in_slices = served.build_in_slices
-        self.build_in_slices = None if in_slices is None else partial(self._noted, in_slices)
+        self.build_frame = partial(self._noted, "build_frame")
+        self.build_in_slices = None if served.build_in_slices is None else partial(self._noted, "build_in_slices")
 
-    def _noted(self, build: Callable[[Any, int], Any], response: Any, correlation_id: int) -> Any:
-        self._ring.end(self._event, response)
-        return build(response, correlation_id)
-
-
-def _end(event: WireEvent, error: int) -> None:
-    event.error = error
-    event.answered_ns = monotonic_ns()
-
-
-def error_in(response: Any) -> int:
-    """The first error of a response: its own, or one of a topic, a group or a partition in it; 0 without any."""
-    own = getattr(response, "error_code", 0)
-    if own:
-        return int(own)
-    for name in ("responses", "topics", "groups", "coordinators", "results"):
-        for part in getattr(response, name, None) or ():
-            found = _error_in_part(part)
-            if found:
-                return found
-    return 0
-
-
-def _error_in_part(part: Any) -> int:
-    own = getattr(part, "error_code", 0)
-    if own:
-        return int(own)
-    for name in ("partition_responses", "partitions", "topics"):
-        for inner in getattr(part, name, None) or ():
-            found = int(getattr(inner, "error_code", 0) or 0)
-            if found:
-                return found
-    return 0
-
-
-def brief(request: Any) -> str:
-    """The fields of a request that say what it is about: group, generation, topics, transactional id, and the offsets
-    that it commits."""
-    words: list[str] = []
-    for name, word in _BRIEF_FIELDS.items():
-        value = getattr(request, name, None)
-        if isinstance(value, str | int) and value != "":
-            words.append(f"{word}{value}")
-    topics: Any = getattr(request, "topics", None) or getattr(request, "topic_data", None) or ()
-    places = [(topic, each) for topic in topics for each in _committed(topic)] or [(topic, None) for topic in topics]
-    if places:
-        more = f" and {len(places) - NAMES_SHOWN} more" if len(places) > NAMES_SHOWN else ""
-        words.append(", ".join(_place(topic, each) for topic, each in places[:NAMES_SHOWN]) + more)
-    return " ".join(words)
-
-
-def _committed(topic: Any) -> Sequence[Any]:
-    """Its partitions, where the request commits offsets."""
-    partitions = getattr(topic, "partitions", None) or ()
-    return partitions if partitions and hasattr(partitions[0], "committed_offset") else ()
-
-
-def _place(topic: Any, committed: Any) -> str:
-    name = _topic_name(topic)
-    return name if committed is None else f"{name}-{committed.partition_index}: {committed.committed_offset}"
-
-
-def _topic_name(topic: Any) -> str:
-    if isinstance(topic, str):
-        return topic
-    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-    if name:
-        return str(name)
-    topic_id = getattr(topic, "topic_id", b"")
-    return _short_id(topic_id) if topic_id else "?"
-
-
-def _short_id(topic_id: bytes) -> str:
-    return f"{TOPIC_ID}{topic_id.hex()[:8]}"
-
-
-def with_topic_names(what: str, names: Mapping[bytes, str]) -> str:
-    """What `brief` gives, with the names of topics for their ids, as far as they are known."""
-    if TOPIC_ID in what:
-        for topic_id, name in names.items():
-            what = what.replace(_short_id(topic_id), name)
-    return what
+    def _noted(self, build: str, response: Any, correlation_id: int) -> Any:
+        if self.event.error is None:
+            self._ring.end(self.event, response)
+        return getattr(self._plain, build)(response, correlation_id)

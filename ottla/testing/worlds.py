@@ -28,7 +28,7 @@ from ottla.cluster.store import ACLS, QUOTAS, SCRAM, Change, Delete, Entry, Put,
 from ottla.cluster.topic_changes import replace_topics
 from ottla.cluster.updates import ImageUpdate
 from ottla.protocol.errors import ErrorCode, error_for
-from ottla.protocol.records.batch import BATCH_HEADER_SIZE, parse_batch_header
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
 from ottla.replication.fetch_session_cache import DETACHED_MS
 from ottla.replication.partition import Partition
 from ottla.storage.log import AppendInfo
@@ -153,6 +153,7 @@ class WorldKeeper:
 
     async def _delete(self, all_parts: Sequence[Parts]) -> int:
         first = all_parts[0]
+        await all_informed(all_parts)
         stored = await self.stored()
         deleted: list[str] = []
 
@@ -195,6 +196,13 @@ class WorldKeeper:
                 self.leader_epoch_max = max(self.leader_epoch_max, each.leader_epoch)
 
 
+async def all_informed(all_parts: Sequence[Parts]) -> None:
+    """Until each broker knows all that one of them knows."""
+    revision = max(parts.metadata.image.revision for parts in all_parts)
+    for parts in all_parts:
+        await parts.metadata.applied(revision)
+
+
 def _empty(parts: Parts, replica: Partition) -> None:
     log = replica.log
     if log.log_start_offset == log.log_end_offset:
@@ -207,16 +215,25 @@ def _empty(parts: Parts, replica: Partition) -> None:
 class ProducerFloor:
     """Producer ids that were given out before the last reset or restore are old: those below what any broker has
     claimed, but for what was left of a claim, and for those of the restored state. It stands before the appends of
-    clients, once there are any."""
+    clients, once there are any.
+
+    A producer of the restored state that wrote after its snapshot goes on from batches that are gone: it may only
+    follow on what a log has of it. A new epoch of its own making (the Java client's answer to
+    OUT_OF_ORDER_SEQUENCE_NUMBER), or a partition that does not know it, would be taken with whatever sequence number.
+    """
 
     def __init__(self) -> None:
+        self.rises = 0
         self._claimed_until = 0
         self._unused: Sequence[range] = ()
         self._known: Collection[int] = ()
+        self._parted: set[int] = set()
 
-    def rise(self, all_parts: Sequence[Parts], known: Collection[int] = ()) -> None:
-        """`known` are those that the world has from now on."""
+    def rise(self, all_parts: Sequence[Parts], known: Collection[int] = (), parted: Collection[int] = ()) -> None:
+        """`known` are those that the world has from now on, `parted` those of them that wrote what it does not have."""
+        self.rises += 1
         self._known = known
+        self._parted.update(parted)
         claimed = [parts.producer_ids.claimed_until for parts in all_parts]
         self._unused = [each for parts in all_parts for each in parts.producer_ids.unused]
         if not self._claimed_until and any(claimed):
@@ -233,13 +250,23 @@ class ProducerFloor:
         parts.replicas.append = partial(self._checked, parts.replicas.append)
 
     def _checked(self, append: Any, partition: Partition, records: memoryview, *rest: Any, **named: Any) -> AppendInfo:
-        producer_id = parse_batch_header(records).producer_id if len(records) >= BATCH_HEADER_SIZE else -1
-        if 0 <= producer_id < self._claimed_until and not self._is_of_now(producer_id):
-            raise error_for(
-                ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {producer_id} was given out before the world was reset"
-            )
+        if len(records) >= BATCH_HEADER_SIZE:
+            header = parse_batch_header(records)
+            if 0 <= header.producer_id < self._claimed_until:
+                self._refuse_old(partition, header)
         info: AppendInfo = append(partition, records, *rest, **named)
         return info
 
-    def _is_of_now(self, producer_id: int) -> bool:
-        return producer_id in self._known or any(producer_id in each for each in self._unused)
+    def _refuse_old(self, partition: Partition, header: BatchHeader) -> None:
+        producer_id = header.producer_id
+        if producer_id not in self._known and not any(producer_id in each for each in self._unused):
+            raise error_for(
+                ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {producer_id} was given out before the world was reset"
+            )
+        # Epochs of transactional producers are the coordinator's.
+        if producer_id in self._parted and not header.is_transactional:
+            state = partition.log.producers.states.find(producer_id)
+            if state is None or header.producer_epoch > state.epoch:
+                raise error_for(
+                    ErrorCode.UNKNOWN_PRODUCER_ID, f"producer id {producer_id} wrote what the restored state has not"
+                )

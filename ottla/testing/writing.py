@@ -127,7 +127,7 @@ class BrokerWriter:
             return []
         await self._ensure(name)
         wall_ms = self._hosted.first().runtime.broker_clock.wall_ms()
-        made = [_record(each, wall_ms if timestamp is None else timestamp, headers) for each in records]
+        made = [record_of(each, wall_ms if timestamp is None else timestamp, headers) for each in records]
         view = self._reader.topic(name)
         count = 0 if view is None else len(view.partitions)
         places = _places(made, partition, count)
@@ -213,7 +213,8 @@ def _config_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _record(given: GivenRecord, timestamp: int, headers: Sequence[RecordHeader]) -> Record:
+def record_of(given: GivenRecord, timestamp: int, headers: Sequence[RecordHeader]) -> Record:
+    """`timestamp` and `headers` are for a record that has none. Raises TypeError."""
     match given:
         case Record():
             stamped = given if given.timestamp >= 0 else given._replace(timestamp=timestamp)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.facts import MemberJoined
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.testing.audit import committing, ledger
 from ottla.testing.audit import recorder as recording
 from ottla.testing.audit.history import NO_ANSWER, SentBatch
-from ottla.testing.audit.ledger import BATCHES_MAX, SentBatches
+from ottla.testing.audit.ledger import BATCHES_MAX, HEADER_FROM, SentBatches
 from ottla.testing.audit.recorder import Recorder
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 from tests.audit.workload import records
@@ -77,6 +78,39 @@ def test_write_that_fails_after_the_answer_is_seen() -> None:
     assert [each.error for each in made.batches] == [56]
 
 
+def test_parked_request_is_kept_before_its_answer_comes() -> None:
+    made, event = recorder(), WireEvent(sys.maxsize, ConnectionNotes("a", "", "a"), "Produce", 9, "")
+    made.asked(event, connection(), request(0, 1))
+    made.unanswered(event)
+    assert [(each.partition, each.error) for each in made.batches] == [(0, NO_ANSWER), (1, NO_ANSWER)]
+
+    made.answered(event, response((0, 5, 0), (1, 6, 0)))
+    made.note_answers()
+
+    assert [(each.offset, each.error) for each in made.batches] == [(5, 0), (6, 0)]
+    assert not made.has_disorder
+
+
+def test_parked_request_is_kept_before_earlier_ones() -> None:
+    """Those whose batches are being written come after it, and say so."""
+    made, notes = recorder(), ConnectionNotes("a", "", "a")
+    first, parked = (WireEvent(sys.maxsize - 1 + number, notes, "Produce", 9, "") for number in (0, 1))
+    made.asked(first, connection(), request(0))
+    made.answered(first, response((0, 5, 0)))
+    made.asked(parked, connection(), request(0))
+    made.unanswered(parked)
+    made.note_answers()
+
+    assert [each.at_ns for each in made.batches] == [parked.at_ns, first.at_ns]
+    assert made.has_disorder
+
+
+def test_answer_without_partitions_leaves_doubt() -> None:
+    (batch,) = exchange(recorder(), request(0), SimpleNamespace(responses=[]))
+
+    assert batch.error == NO_ANSWER
+
+
 @pytest.mark.parametrize(
     ("fields", "confirmed"),
     [({}, True), ({"is_closed": True}, False), ({"parked": (1,)}, False)],
@@ -106,7 +140,7 @@ def test_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batches_are_bounded() -> None:
-    batches, header = SentBatches(), records([b"x"])
+    batches, header = SentBatches(), bytes(BATCH_HEADER_SIZE - HEADER_FROM)
     for _ in range(BATCHES_MAX + 5):
         batches.add(header, 0, 0, -1, 0)
 

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.cli.commands.run import PROFILES, UNUSED_FAULTS, run_command
 from ottla.cli.operations.run import RunOptions
-from ottla.testing import fixtures, profile
+from ottla.testing import fixture_options, profile
 
 OTTLA_RUN = (sys.executable, "-m", "ottla", "run")
 ENDED_WITHIN_S = 60
@@ -255,7 +255,7 @@ def test_held_request_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
 def test_choices_are_those_of_the_kit() -> None:
     assert tuple(profile.PROFILES) == PROFILES
-    assert fixtures.UNUSED_FAULTS == UNUSED_FAULTS
+    assert fixture_options.UNUSED_FAULTS == UNUSED_FAULTS
 
 
 def test_command_without_options_has_the_documented_defaults() -> None:

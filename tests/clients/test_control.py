@@ -42,7 +42,7 @@ def test_the_example_in_javascript_passes(scripts: Path) -> None:
     done = subprocess.run(command, cwd=scripts, capture_output=True, text=True, timeout=ENDED_WITHIN_S)
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "# pass 2\n" in done.stdout
+    assert "# pass 3\n" in done.stdout
 
 
 @pytest.mark.java

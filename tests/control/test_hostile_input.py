@@ -1,7 +1,7 @@
 """Any bytes, any headers and any bodies: an answer that is documented, and a broker that serves on."""
 
 import socket
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.testing.control.access import WITH_BODY
-from ottla.testing.control.documents import NewRecords, NewTopicBody, TopicChange, WaitBody
 from ottla.testing.control.json_values import types_of
 from ottla.testing.control.listener import ControlListener
+from ottla.testing.control.questions import NewRecords, NewTopicBody, TopicChange, WaitBody
 from ottla.testing.control.routes import ROWS
+from ottla.testing.control.surroundings_documents import DiskBody, LinkBody
 from ottla.testing.faults.rules import MATCH_FIELDS
 from ottla.testing.testbed import Testbed
 from tests.control.asking import TOKEN, Asker
@@ -39,6 +40,7 @@ RULES = st.fixed_dictionaries(
         "force": VALUES,
     },
 )
+AROUND = {"/v1/links": get_args(LinkBody), "/v1/disks/0": get_args(DiskBody)}
 # A row that waits, or that empties the broker under other examples, has tests of its own.
 ASKED = [row for row in ROWS if row.path not in ("/v1/events", "/v1/reset")]
 
@@ -73,6 +75,23 @@ def test_any_rule_is_taken_or_refused(asker: Asker, rules: list[Any]) -> None:
 
 
 @QUICK
+@given(st.data(), st.sampled_from(sorted(AROUND)))
+def test_any_fault_of_a_link_or_disk_is_taken_or_refused(asker: Asker, data: st.DataObject, path: str) -> None:
+    kind = data.draw(st.sampled_from(AROUND[path]))
+    fields = types_of(kind)
+    places = st.sampled_from([0, 1, "store", "clients"]) | VALUES
+    values = st.integers(-1, 2) | places | st.lists(places, max_size=2) | st.sampled_from(["*", "../*", "fsync"])
+    body = data.draw(
+        st.fixed_dictionaries({}, optional=dict.fromkeys([name for name in fields if name != "do"], values))
+    )
+
+    answer = asker.ask("PUT", path, {**body, "do": get_args(fields["do"])[0]})
+
+    assert answer.status in (200, 400, 404, 409), (answer, body)
+    assert asker.ask("PUT", path, {"do": "heal"}).status == 200
+
+
+@QUICK
 @given(st.binary(max_size=200), st.booleans())
 @example(b"GET /v1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", False)
 @example(b"POST /v1/reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", False)
@@ -99,6 +118,14 @@ def test_any_query_has_a_documented_answer(asker: Asker, path: str, query: dict[
     wait = "&wait_ms=0" if path != "/v1/wire" else ""
 
     assert asker.ask("GET", f"{path}?{text}{wait}").status in DOCUMENTED
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.method} {row.path}")
+def test_no_row_is_there_for_a_stranger(asker: Asker, control: ControlListener, row: Any) -> None:
+    path, body = row.path.replace("{", "").replace("}", ""), {} if row.method in WITH_BODY else None
+
+    assert Asker(control.url, None).ask(row.method, path, body).problem == (401, "wrong-token")
+    assert asker.ask(row.method, path, body, Origin="http://localhost").problem == (403, "foreign-origin")
 
 
 def test_the_token_is_in_no_answer_and_no_log(asker: Asker, bed: Testbed, control: ControlListener) -> None:

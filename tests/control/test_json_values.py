@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.testing.control.documents import NewRecords, NewTopicBody, WaitBody
 from ottla.testing.control.json_values import from_json, parse_json, to_json
 from ottla.testing.control.problems import Problem
+from ottla.testing.control.questions import NewRecords, NewTopicBody, WaitBody
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
@@ -49,6 +49,45 @@ def test_object_is_read_and_written_by_the_types_of_its_fields() -> None:
     inners = [Inner("x", "é".encode()), Inner("y", b"\xff")]
     assert made == Outer("a", inners, {"0": 3}, True, [1, {"a": None}])
     assert to_json(made) == value
+
+
+@dataclass(frozen=True)
+class Cut:
+    do: Literal["cut"]
+    at: int | str
+
+
+@dataclass(frozen=True)
+class Heal:
+    do: Literal["heal"]
+    times: int | None = 1
+
+
+@pytest.mark.parametrize("made", [Cut("cut", 5), Cut("cut", "store"), Heal("heal"), Heal("heal", None)])
+def test_body_of_several_kinds_is_the_one_that_it_says(made: Cut | Heal) -> None:
+    assert from_json(Cut | Heal, to_json(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "says"),
+    [
+        (None, None, "null, expected an object"),
+        ({}, "do", "do: it is missing: one of cut, heal"),
+        ({"do": ["cut"]}, "do", 'do: ["cut"], expected one of cut, heal'),
+        ({"do": "hael"}, "do", 'do: "hael", expected one of cut, heal'),
+        ({"do": "cut"}, "at", "at: it is missing"),
+        ({"do": "cut", "at": None}, "at", "at: null, expected a whole number of 64 bits or a text"),
+        ({"do": "cut", "at": False}, "at", "at: false, expected a whole number of 64 bits or a text"),
+        ({"do": "cut", "at": 1 << 63}, "at", "expected a whole number of 64 bits"),
+        ({"do": "heal", "at": 1}, "at", "at: there is no such field"),
+    ],
+)
+def test_body_of_no_kind_is_named_by_its_field(value: Any, field: str | None, says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        from_json(Cut | Heal, value)
+
+    assert (caught.value.status, caught.value.field) == (400, field)
+    assert says in caught.value.detail
 
 
 def test_text_by_itself_is_its_bytes() -> None:

@@ -8,6 +8,14 @@ from ottla.testing.control.routes import ROWS
 from tests.control.asking import Asker
 
 DOCUMENT = openapi_document(ROWS)
+PYTHON_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+}
 
 
 def test_every_row_is_an_operation() -> None:
@@ -37,11 +45,29 @@ def test_body_of_a_wait_is_described() -> None:
     assert schema["properties"]["members"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 
 
+def test_bodies_of_several_kinds_are_described() -> None:
+    body = DOCUMENT["paths"]["/v1/disks/{node}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    names = [each["$ref"].rpartition("/")[2] for each in body["anyOf"]]
+
+    assert names == ["DiskFull", "DiskSlow", "DiskFail", "DiskStall", "DiskCorrupt", "DiskTear", "DiskHeal"]
+    assert DOCUMENT["components"]["schemas"]["DiskStall"]["properties"]["do"] == {"type": "string", "enum": ["stall"]}
+
+
+def test_file_of_a_capture_is_no_json() -> None:
+    assert list(DOCUMENT["paths"]["/v1/wire/capture"]["get"]["responses"]["200"]["content"]) == [
+        "application/octet-stream"
+    ]
+    assert list(DOCUMENT["paths"]["/v1/events"]["get"]["responses"]["200"]["content"]) == ["application/x-ndjson"]
+
+
 def test_answers_have_the_members_that_are_described(asker: Asker) -> None:
     asker.post("/v1/topics", {"name": "orders"})
     asker.post("/v1/topics/orders/records", {"records": [{"value": "a"}]})
     asker.post("/v1/faults", "api=Fetch,delay=1")
-    for path in ("/v1", "/v1/topics/orders", "/v1/topics/orders/records", "/v1/faults", "/v1/wire", "/v1/report"):
+    asker.ask("PUT", "/v1/links", {"do": "cut", "from": "clients", "to": 0})
+    asker.ask("PUT", "/v1/disks/0", {"do": "fail", "operation": "read", "match": "none/*"})
+    paths = ["/v1", "/v1/topics/orders", "/v1/topics/orders/records", "/v1/faults", "/v1/wire", "/v1/report"]
+    for path in (*paths, "/v1/links", "/v1/disks", "/v1/coverage"):
         pattern = path.replace("orders", "{topic}")
         (described,) = DOCUMENT["paths"][pattern]["get"]["responses"]["200"]["content"].values()
 
@@ -53,8 +79,10 @@ def check(schema: dict[str, Any], value: Any, where: str) -> None:
     if "$ref" in schema:
         schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema and value is not None:
-        (schema,) = [each for each in schema["anyOf"] if each.get("type") != "null"]
-        check(schema, value, where)
+        kinds = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        fitting = [each for each in kinds if "type" not in each or isinstance(value, PYTHON_TYPES[each["type"]])]
+        assert fitting, where
+        check(fitting[0], value, where)
     elif schema.get("type") == "object" and "properties" in schema:
         assert set(value) == set(schema["properties"]), where
         for name, each in value.items():
@@ -63,5 +91,4 @@ def check(schema: dict[str, Any], value: Any, where: str) -> None:
         for each in value:
             check(schema["items"], each, f"{where}[]")
     elif "type" in schema:
-        kinds = {"string": str, "integer": int, "number": int | float, "boolean": bool, "object": dict}
-        assert isinstance(value, kinds[schema["type"]]), where
+        assert isinstance(value, PYTHON_TYPES[schema["type"]]), where

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from ottla.testing.conditions import GivenCondition
 from ottla.testing.control import snapshot_routes
 from ottla.testing.control.serving import SNAPSHOTS
+from ottla.testing.handle import Kafka
+from ottla.testing.profile import cluster_settings
 from ottla.testing.testbed import Testbed
 from tests.control.asking import Asker, opened_control
 from tests.control.test_routes import produce
@@ -86,17 +89,28 @@ def test_hits_of_rules_of_a_seed_are_events(asker: Asker, bed: Testbed) -> None:
     assert hits(asker)[before:] == ["late"]
 
 
-def test_several_brokers_have_no_snapshots(tmp_path: Path) -> None:
-    bed = Testbed(brokers=3, data=tmp_path)
+def test_several_brokers_are_restored_together(tmp_path: Path) -> None:
+    bed = Testbed(brokers=3, settings=cluster_settings(3), data=tmp_path, deadline=20)
     bed.start()
     try:
         with opened_control(bed) as control:
-            refused = Asker(control.url).ask("PUT", "/v1/snapshots/seeded", {})
+            asker = Asker(control.url)
+            produce(bed, "orders", b"book")
+            assert asker.ask("PUT", "/v1/snapshots/seeded", {}).status == 200
+            produce(bed, "orders", b"ghost")
+            assert asker.post("/v1/snapshots/seeded/restore", {})["topics"] == 1
+            assert values(asker) == ["book"]
+
+            asker.post("/v1/topics", {"name": "alone", "partitions": 1, "replication_factor": 1})
+            alone = Kafka(bed).partition("alone", 0)
+            asker.post(f"/v1/brokers/{alone.leader}/kill", {})
+            bed.run(bed.wait(GivenCondition(lambda: alone.leader is None, "it has no leader"), None))
+            refused = asker.ask("PUT", "/v1/snapshots/seeded", {})
     finally:
         bed.stop()
 
     assert refused.problem == (409, "wrong-state")
-    assert "a snapshot is of one broker" in refused.json["detail"]
+    assert refused.json["detail"].startswith("alone-0 has no leader at the moment")
 
 
 def test_files_of_a_killed_broker_are_removed(tmp_path: Path) -> None:

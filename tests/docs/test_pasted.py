@@ -19,7 +19,12 @@ CLUSTER_FAULTS = "docs/cluster-faults.md"
 BROKER_TIME = "docs/broker-time.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
-TESTS_OF_ISOLATION = ("from confluent_kafka import Producer\n", "from hypothesis import given")
+TESTS_OF_ISOLATION = (
+    "from confluent_kafka import Producer\n\n\ndef bill",
+    "from confluent_kafka import Producer\n\n\ndef send",
+    "from confluent_kafka import Producer\n\n\ndef test_an_order_is_written_once",
+    "from hypothesis import given",
+)
 SECURITY, CONTROL = "docs/security.md", "docs/control.md"
 # Of blocks that are files of tests, in the order of the page.
 TESTS_OF_TESTING = (
@@ -30,12 +35,17 @@ TESTS_OF_TESTING = (
     "from ottla.testing import broker_fixture\n",
     "def test_acknowledged_orders",
 )
-TESTS_OF_CLUSTER_FAULTS = ("import pytest\n", "from confluent_kafka import Consumer\n")
+TESTS_OF_CLUSTER_FAULTS = (
+    "import pytest\nfrom confluent_kafka import Producer\n\n\n@",
+    "import pytest\nfrom confluent_kafka import Producer\n\n\ndef send",
+    "from confluent_kafka import Consumer\n",
+)
 TESTS_OF_BROKER_TIME = (
     "def test_orders_are_kept_for_a_week",
     "from confluent_kafka import Consumer\n",
     "from datetime import UTC, datetime\n\nimport time_machine\n",
 )
+RUNS_OF_CONTROL = ("$ ottla run --brokers 3", "$ ottla run --topic orders:1")
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",
@@ -61,6 +71,7 @@ PASTED = {
     f"{TESTING}: from confluent_kafka import Producer\n",
     f"{CONTROL}: $ ottla serve --testing",
     f'{CONTROL}: """Run it by: ottla run',
+    *(f"{CONTROL}: {start}" for start in RUNS_OF_CONTROL),
     f"{MONITORING}: ottla health",
     f"{CLIENTS}/kafka-python.md: from kafka import",
     f"{CLIENTS}/aiokafka.md: import asyncio",
@@ -290,6 +301,19 @@ def test_commands_of_the_control_page_print_what_it_shows(tmp_path: Path) -> Non
 
     produced = [line for line in printed.splitlines() if not line.startswith("produced 1 record")]
     assert produced == [line for line in shown if not line.startswith("control ")]
+
+
+@pytest.mark.parametrize("start", RUNS_OF_CONTROL)
+def test_runs_of_the_control_page_print_what_it_shows(start: str, tmp_path: Path) -> None:
+    lines = block(CONTROL, start).text.splitlines()
+    commands = "\n".join(line.removeprefix("$ ") for line in lines if line.startswith("$ "))
+
+    printed = paste(commands, "", tmp_path)
+
+    # Columns hold still, sizes and times do not.
+    shown = [re.sub(r"\b\d{4,}\b|\d+\.\d+|#\d+", "0", without_measures(line)) for line in lines if line[:2] != "$ "]
+    found = [re.sub(r"\b\d{4,}\b|\d+\.\d+|#\d+", "0", without_measures(line)) for line in printed.splitlines()]
+    assert [line.split() for line in found] == [line.split() for line in shown]
 
 
 def test_the_program_of_the_control_page_controls_its_broker(tmp_path: Path) -> None:

@@ -8,6 +8,11 @@ from confluent_kafka import Consumer, Producer
 
 from ottla.testing.handle import Kafka
 
+KAFKA_PYTHON_POLL_MS = 230
+"""For members by kafka-python that poll in a loop. Version 3.0.12 drops an assignment whose SyncGroup is answered after
+the end of the poll that sent it: the member is in the group then, owns nothing, and does not join again. Members join
+when they have metadata, after 100 ms, and when a heartbeat says so, each 500 ms: at those moments no poll ends."""
+
 
 @contextmanager
 def consumer(kafka: Kafka, group: str, *topics: str, **config: Any) -> Iterator[Consumer]:

@@ -10,9 +10,10 @@ from ottla.coordinator.classic.states import GroupState
 from ottla.coordinator.facts import StateChanged
 from ottla.testing import histories, wire
 from ottla.testing.clock.timeline import BrokerTimeline, MachineClock
+from ottla.testing.deliveries import keep_last
 from ottla.testing.histories import GroupHistories
 from ottla.testing.surroundings.around import STEPS_KEPT, FaultSteps
-from ottla.testing.wire import WireRing, keep_last
+from ottla.testing.wire import WireRing
 
 
 class FakeConnection:
@@ -45,12 +46,10 @@ def test_names_of_clients_and_members_are_bounded(monkeypatch: Any) -> None:
     monkeypatch.setattr(wire, "NAMES_KEPT", 3)
     monkeypatch.setattr(wire, "MEMBERS_KEPT", 3)
     ring = WireRing()
+    route: Any = SimpleNamespace(api=SimpleNamespace(name="Heartbeat"), version=4, has_group=True)
     for number in range(10):
-        connection = FakeConnection()
-        api = SimpleNamespace(name="Heartbeat")
-        route = SimpleNamespace(api=api)
-        context: Any = SimpleNamespace(connection=connection, client_id=f"client-{number}", route=route, api_version=4)
-        ring._begin(context, SimpleNamespace(group_id="g", member_id=f"member-{number}"))
+        context: Any = SimpleNamespace(connection=FakeConnection(), client_id=f"client-{number}")
+        ring.begin(route, "", context, SimpleNamespace(group_id="g", member_id=f"member-{number}"))
 
     assert list(ring._numbers) == ["client-7", "client-8", "client-9"]
     assert list(ring._members) == ["member-7", "member-8", "member-9"]

@@ -3,18 +3,22 @@
 import errno
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
 from ottla.storage.files import OsFile
 from ottla.testing.surroundings.disk_files import DiskFailure, DiskFileSystem, DiskState, FaultyFile, cut_end, flip_bit
+from ottla.testing.surroundings.disks import DiskError, _position_of
 
-OPERATIONS = ("writev", "pread", "readinto_nowait", "fsync", "truncate", "size", "close")
+# Those that change no file that a snapshot may have a name of.
+OPERATIONS = ("pread", "readinto_nowait", "fsync", "size", "close")
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> DiskState:
-    return DiskState(tmp_path)
+    return DiskState(tmp_path, lambda descriptor: None)
 
 
 @pytest.fixture
@@ -131,3 +135,25 @@ def test_damage_is_done_to_the_file_itself(tmp_path: Path) -> None:
     assert path.read_bytes() == b"acc"
     cut_end(path, 9)
     assert path.read_bytes() == b""
+
+
+class Scanned(NamedTuple):
+    """Of a batch in a segment, what the search for it looks at."""
+
+    position: int
+    header: SimpleNamespace
+
+
+def test_batch_is_found_by_any_of_its_offsets_and_no_other() -> None:
+    batches = [(0, 10, 14), (90, 20, 20), (200, 21, 29)]
+    scanned = [
+        Scanned(position, SimpleNamespace(base_offset=base, last_offset=last)) for position, base, last in batches
+    ]
+    segment: Any = SimpleNamespace(
+        anchor_for=lambda _: SimpleNamespace(position=0), batches_from=lambda _: iter(scanned)
+    )
+
+    assert [_position_of(segment, offset) for offset in (10, 12, 14, 20, 21, 29)] == [0, 0, 0, 90, 200, 200]
+    for removed in (9, 15, 19, 30):
+        with pytest.raises(DiskError, match=f"offset {removed} is not there any more"):
+            _position_of(segment, removed)

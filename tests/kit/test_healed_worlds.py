@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.protocol.errors import ErrorCode, UnknownTopicOrPartition
 from ottla.testing import DiskError, LinkError
 from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.handle import Kafka
+from ottla.testing.surroundings.disks import DiskFaults
 from ottla.testing.testbed import Testbed
 from ottla.testing.worker import NotRunningError
 from tests.kit.clusters import Replicated, outcome, three_brokers
@@ -149,6 +150,8 @@ def test_broker_alone_has_a_disk_and_can_be_paused(handle: Kafka) -> None:
 
     handle.disk(0).full()
     assert outcome(handle) == "KAFKA_STORAGE_ERROR"
+    last = [each.error for each in handle._bed.wire.since(0) if each.api == "Produce"][-1]
+    assert last == ErrorCode.KAFKA_STORAGE_ERROR
     handle.disk(0).heal()
     handle.disk(0).fail("fsync", times=None)
     handle.create_topic("synced", 1, configs={"flush.messages": 1})
@@ -178,8 +181,23 @@ def test_disks_refuse_what_cannot_be(handle: Kafka) -> None:
         disk.corrupt("orders", 7, offset=0)
     with pytest.raises(DiskError, match="broker 0 runs"):
         disk.tear_tail(1)
-    with pytest.raises(DiskError, match="a journal of all writes"):
+    with pytest.raises(DiskError, match="brokers with unsynced=True only"):
         disk.lose_unsynced()
+
+
+def test_what_is_in_force_is_shown(handle: Kafka) -> None:
+    disk = handle.disk(0)
+    assert disk.in_force() == DiskFaults(None, 0, (), is_stalled=False)
+    disk.slow_fsync(3)
+    disk.fail("read", match="none/*", times=None)
+    before = disk.in_force()
+    disk.fail("read", match="none/*")
+    handle.links.delay("clients", to=0, ms=2)
+
+    assert (before.fsync_ms, [each.left for each in before.failures]) == (3, [None])
+    assert [(source, target, way.delay_ms) for source, target, way in handle.links.in_force()] == [("clients", 0, 2)]
+    handle.reset()
+    assert (disk.in_force().failures, handle.links.in_force()) == ((), [])
 
 
 def test_slow_disk_is_waited_for(handle: Kafka) -> None:

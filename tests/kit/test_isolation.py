@@ -180,7 +180,7 @@ def test_leaks_are_named_where_the_world_is_restored(suite: pytest.Pytester) -> 
     assert "(group shop) of test_leaks was not closed" in result.stdout.str()
 
 
-def test_several_brokers_load_the_seed_again(suite: pytest.Pytester, tmp_path: Path) -> None:
+def test_several_brokers_find_the_seed(suite: pytest.Pytester, tmp_path: Path) -> None:
     suite.path.joinpath("shop.json").write_text(SEED)
     suite.makepyfile(
         """

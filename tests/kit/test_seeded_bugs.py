@@ -14,6 +14,7 @@ from ottla.testing.handle import Kafka
 from ottla.testing.histories import GroupHistories
 from ottla.testing.snapshots import log_copies
 from ottla.testing.snapshots.kept_files import KeptFiles
+from ottla.testing.snapshots.snapshots import Snapshots
 from ottla.testing.testbed import Testbed
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.worlds import ProducerFloor, WorldKeeper
@@ -98,6 +99,11 @@ def keeps_in_place_what_changed(patch: Patch, bed: Testbed) -> None:
     patch.setattr(log_copies.LogCopy, "is_like", lambda *_: True)
 
 
+def forgets_who_wrote_since(patch: Patch, bed: Testbed) -> None:
+    """A producer of the snapshot may begin again in an epoch of its own making."""
+    patch.setattr(Snapshots, "_parted", lambda *_: frozenset[int]())
+
+
 def old_producers(bed: Testbed, handle: Kafka) -> None:
     test_reset.test_old_producer_id_is_refused_and_a_new_one_accepted(handle)
 
@@ -120,6 +126,10 @@ def busy_group(bed: Testbed, handle: Kafka) -> None:
 
 def restored_producers(bed: Testbed, handle: Kafka) -> None:
     test_snapshots.test_producer_ids_that_the_state_does_not_have_are_refused(handle)
+
+
+def producers_that_wrote_since(bed: Testbed, handle: Kafka) -> None:
+    test_snapshots.test_known_producer_that_wrote_since_only_follows_on(handle, "nothing")
 
 
 def restored_identities(bed: Testbed, handle: Kafka) -> None:
@@ -156,6 +166,7 @@ def restored_state(bed: Testbed, handle: Kafka) -> None:
         (links_active_segments, bytes_after_appends),
         (truncates_kept_files, bytes_after_a_truncation),
         (accepts_old_producer_ids, restored_producers),
+        (forgets_who_wrote_since, producers_that_wrote_since),
         (begins_generations_again, restored_identities),
         (forgets_leader_epochs, restored_identities),
         (lets_coordinators_answer, restored_offsets),

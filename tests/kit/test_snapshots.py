@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -94,19 +93,6 @@ def test_mistakes_are_said_in_a_sentence(handle: Kafka) -> None:
         handle.restore("sedeed")
     with pytest.raises(SnapshotError, match="members='all': expected one of leave, keep"):
         handle.restore("seeded", members="all")
-
-
-def test_several_brokers_are_refused(tmp_path: Path) -> None:
-    bed = Testbed(brokers=2, data=tmp_path, deadline=20)
-    bed.start()
-    try:
-        with pytest.raises(SnapshotError, match="a snapshot is of one broker, and here are 2"):
-            Kafka(bed).snapshot("seeded")
-        with pytest.raises(SnapshotError, match="a snapshot is of one broker, and here are 2"):
-            Kafka(bed).restore("seeded")
-    finally:
-        bed.stop()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_coroutines_have_the_same(handle: Kafka, bed: Testbed) -> None:
@@ -305,6 +291,59 @@ def test_producer_ids_that_the_state_does_not_have_are_refused(handle: Kafka) ->
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     handle.produce("orders", [b"goes on"], as_producer=(first, 0, 1))
     assert values(handle) == [b"seed", b"goes on"]
+
+
+def seed_by_a_producer(handle: Kafka) -> int:
+    """Its id. It writes to partition 0."""
+    producer = Producer(handle.client_config("producer") | {"enable.idempotence": True, "log_level": 0})
+    producer.produce("orders", b"seed", partition=0)
+    assert producer.flush(20) == 0
+    (record,) = handle.records("orders")
+    return record.producer_id
+
+
+def refused_or_written(handle: Kafka, producer_id: int, epoch: int, sequence: int, partition: int) -> ErrorCode:
+    try:
+        handle.produce("orders", [b"x"], partition=partition, as_producer=(producer_id, epoch, sequence))
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize("between", ["nothing", "a reset", "another snapshot"])
+def test_known_producer_that_wrote_since_only_follows_on(handle: Kafka, between: str) -> None:
+    """Kafka takes any batch of another epoch, or in another partition, that begins with sequence number 0."""
+    handle.create_topic("orders", partitions=2)
+    handle.snapshot("empty")
+    wrote = seed_by_a_producer(handle)
+    handle.snapshot("seeded")
+    assert refused_or_written(handle, wrote, 0, 1, 0) is ErrorCode.NONE
+    if between == "a reset":
+        handle.reset()
+    elif between == "another snapshot":
+        handle.restore("empty")
+
+    for _ in range(2):
+        handle.restore("seeded")
+
+        for epoch, sequence, partition in ((1, 0, 0), (0, 0, 1), (0, 1, 1)):
+            refused = refused_or_written(handle, wrote, epoch, sequence, partition)
+            assert refused is ErrorCode.UNKNOWN_PRODUCER_ID
+        assert refused_or_written(handle, wrote, 0, 2, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert values(handle) == [b"seed"]
+    assert refused_or_written(handle, wrote, 0, 1, 0) is ErrorCode.NONE
+
+
+def test_known_producer_that_did_not_write_since_is_free(handle: Kafka) -> None:
+    handle.create_topic("orders", partitions=2)
+    known = seed_by_a_producer(handle)
+    handle.snapshot("seeded")
+    handle.produce("orders", [b"of another"] * 2)
+
+    handle.restore("seeded")
+
+    for epoch, sequence, partition in ((0, 0, 1), (1, 0, 0)):
+        assert refused_or_written(handle, known, epoch, sequence, partition) is ErrorCode.NONE
 
 
 def test_restore_of_fifty_partitions_takes_milliseconds(handle: Kafka) -> None:

@@ -1,54 +1,15 @@
 """`ottla control`: waits, faults, topics and reports of brokers in testing mode, for scripts in any language."""
 
-import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from ottla.cli.failures import ClientError
+from ottla.cli.commands.control_surroundings import disks, links
+from ottla.cli.commands.control_wire import coverage, wire
+from ottla.cli.control_session import ControlSession, control_options
 from ottla.cli.names import CommandGroup
-from ottla.cli.operations.control import ControlAddress, ControlRefused, part
-from ottla.cli.output import Output
-
-
-class ControlSession:
-    """What a command asks, and how it prints."""
-
-    def __init__(self, url: str | None, file: Path | None, *, as_json: bool) -> None:
-        self.output = Output(as_json)
-        self._url, self._file = url, file
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Ends the process with a sentence where it is refused."""
-        try:
-            return ControlAddress.found(self._url, self._file).ask(method, path, body)
-        except ClientError as error:
-            if self.output.as_json and isinstance(error, ControlRefused):
-                self.output.json(dict(error.document))
-            else:
-                click.echo(f"ottla: {error}", err=True)
-            sys.exit(1)
-
-    def show(self, answer: Any, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        if self.output.as_json:
-            self.output.json(answer)
-        else:
-            self.output.table(columns, rows)
-
-
-def control_options(function: Callable[..., None]) -> Callable[..., None]:
-    @click.option("--url", metavar="URL", help="http://HOST:PORT or unix:PATH; else OTTLA_CONTROL_URL.")
-    @click.option("--file", metavar="FILE", type=click.Path(path_type=Path),
-                  help="Of `ottla serve --control-file`; else OTTLA_CONTROL_TOKEN has the token.")  # fmt: skip
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    @functools.wraps(function)
-    def command(url: str | None, file: Path | None, as_json: bool, **values: Any) -> None:
-        function(ControlSession(url, file, as_json=as_json), **values)
-
-    return command
+from ottla.testing.control.client import part
 
 
 def _milliseconds(_ctx: click.Context, _parameter: click.Parameter, seconds: float | None) -> int | None:
@@ -266,6 +227,10 @@ def brokers(session: ControlSession, action: str, node: int) -> None:
         session.output.say(f"brokers that run: {_words(answer['brokers']) or 'none'}")
 
 
+control.add_command(links)
+control.add_command(disks)
+
+
 @control.group("clock", cls=CommandGroup)
 def clock() -> None:
     """The time that groups, transactions and retention go by (docs/broker-time.md)."""
@@ -333,6 +298,10 @@ def audit(session: ControlSession) -> None:
     session.show(answer, ("kind", "where", "what", "explained by"), rows)
     if answer["unjudged"] and not session.output.as_json:
         session.output.say(answer["unjudged"])
+
+
+control.add_command(coverage)
+control.add_command(wire)
 
 
 @control.command("report")

@@ -2,22 +2,18 @@
 
 import json
 import os
-import socket
-from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote
 
 from ottla.cli.failures import ClientError, NoAnswer
-from ottla.protocol.address import parse_address
+from ottla.testing.control.client import connection_to
 
 URL_VARIABLE: Final = "OTTLA_CONTROL_URL"
 TOKEN_VARIABLE: Final = "OTTLA_CONTROL_TOKEN"
-UNIX: Final = "unix:"
-HTTP: Final = "http://"
-# A wait takes a minute at most.
-ANSWER_WITHIN_S: Final = 120
+PIECE_BYTES: Final = 1 << 16
 
 
 class ControlRefused(ClientError):
@@ -51,30 +47,65 @@ class ControlAddress(NamedTuple):
 
     def connection(self) -> HTTPConnection:
         """Raises ClientError."""
-        if self.url.startswith(UNIX):
-            return _UnixConnection(self.url.removeprefix(UNIX))
         try:
-            host, port = parse_address(self.url.removeprefix(HTTP).rstrip("/"))
-        except ValueError:
-            raise ClientError(f"{self.url} is neither {HTTP}HOST:PORT nor {UNIX}PATH") from None
-        return HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
+            return connection_to(self.url)
+        except ValueError as error:
+            raise ClientError(str(error)) from None
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer, of JSON, or a list where it is lines of JSON. Raises ControlRefused, NoAnswer, ClientError."""
+        with self._answered(method, path, body) as answer:
+            text = answer.read().decode("utf-8")
+        if answer.getheader("Content-Type", "").endswith("x-ndjson"):
+            return [json.loads(line) for line in text.splitlines()]
+        return self._document(answer, text)
+
+    def fetch(self, path: str, file: Path) -> int:
+        """What is answered to a GET, into a file for its owner alone; gives its bytes. A file that is there is written
+        over when all has come. Raises ControlRefused, NoAnswer, ClientError."""
+        with self._answered("GET", path) as answer:
+            if answer.status >= 400:
+                self._document(answer, answer.read().decode("utf-8"))
+            expected = int(answer.getheader("Content-Length", "0"))
+            beside = file.with_name(f".{file.name}.{os.getpid()}")
+            try:
+                size = 0
+                with open(beside, "wb", opener=_open_privately) as out:
+                    while piece := self._read(answer):
+                        size += out.write(piece)
+                if size != expected:
+                    raise NoAnswer(f"{self.url} has sent {size} bytes of {expected}")
+                beside.replace(file)
+            except OSError as error:
+                raise ClientError(f"cannot write {file}: {error.strerror or error}") from None
+            finally:
+                beside.unlink(missing_ok=True)
+        return size
+
+    @contextmanager
+    def _answered(self, method: str, path: str, body: Any = None) -> Generator[HTTPResponse]:
+        """Raises NoAnswer, ClientError."""
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         if method != "GET":
             headers["Content-Type"] = "application/json"
         connection = self.connection()
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            text = answer.read().decode("utf-8")
+            yield connection.getresponse()
         except (OSError, HTTPException) as error:
             raise NoAnswer(f"{self.url} does not answer: {error}") from None
         finally:
             connection.close()
-        if answer.getheader("Content-Type", "").endswith("x-ndjson"):
-            return [json.loads(line) for line in text.splitlines()]
+
+    def _read(self, answer: HTTPResponse) -> bytes:
+        """Raises NoAnswer."""
+        try:
+            return answer.read(PIECE_BYTES)
+        except (OSError, HTTPException) as error:
+            raise NoAnswer(f"{self.url} does not answer any more: {error}") from None
+
+    def _document(self, answer: HTTPResponse, text: str) -> Any:
+        """Raises ControlRefused, ClientError."""
         try:
             document = json.loads(text)
         except ValueError:
@@ -84,17 +115,6 @@ class ControlAddress(NamedTuple):
         return document
 
 
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=ANSWER_WITHIN_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(ANSWER_WITHIN_S)
-        self.sock.connect(self._path)
-
-
-def part(name: str) -> str:
-    """A name as a part of a path."""
-    return quote(name, safe="")
+def _open_privately(path: str, flags: int) -> int:
+    """Records of users are for their owner's eyes."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -3,19 +3,20 @@
 Without it routes note what they note anyway, and no more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.assembly import Parts
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact
+from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.audit.final_logs import final_log
-from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.audit.findings import AuditFinding, FindingKind, LogDamage
 from ottla.testing.audit.history import AuditedPartition, AuditHistory
 from ottla.testing.audit.judge import judge
 from ottla.testing.audit.recorder import Recorder
@@ -72,15 +73,32 @@ _APIS: Final[Mapping[FindingKind, tuple[str, ...]]] = {
     FindingKind.P8: _OF_PRODUCE,
     FindingKind.P9: ("JoinGroup", "SyncGroup", "Metadata"),
 }
+# Logs that have lost something begin again at an offset, a sequence or a generation that they had before.
+_OF_DAMAGE: Final = frozenset(
+    {
+        *(FindingKind.B1, FindingKind.B2, FindingKind.B3, FindingKind.B4, FindingKind.B5, FindingKind.B6),
+        *(FindingKind.B7, FindingKind.B9, FindingKind.P3, FindingKind.P4, FindingKind.P6, FindingKind.P8),
+    }
+)
 
 
 class Auditor:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, hosted: "HostedBrokers", reader: "BrokerReader", wire: WireRing) -> None:
+    def __init__(
+        self,
+        hosted: "HostedBrokers",
+        reader: "BrokerReader",
+        wire: WireRing,
+        damages: Callable[[], list[LogDamage]],
+        prefix: str = "",
+    ) -> None:
+        """`damages`: what the test has done to logs. `prefix`: of the topics, groups and rules that it is about."""
+        self.prefix = prefix
         self._hosted = hosted
         self._reader = reader
         self._wire = wire
+        self._damages = damages
         self._began_wall_ms = 0
         self._expired_bytes_before = 0
         self.recorder: Recorder | None = None
@@ -89,13 +107,18 @@ class Auditor:
     def begin(self, *, is_on: bool = True) -> None:
         """What came before is forgotten."""
         self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
-        self._wire.record(self.recorder)
+        self._install(self.recorder)
         self._began_wall_ms = self._hosted.latest_wall_ms
         self._expired_bytes_before = self._expired_bytes()
 
+    def _install(self, recorder: Recorder | None) -> None:
+        self._wire.record(recorder)
+
     def _ends(self) -> dict[tuple[str, int], int]:
         """The log end offsets that there are now."""
-        topics = [topic for name, topic in self._reader.image.topics.items() if name not in INTERNAL_TOPICS]
+        image = self._reader.image
+        names = [name for name in image.topics if name not in INTERNAL_TOPICS and name.startswith(self.prefix)]
+        topics = [image.topics[name] for name in names]
         places = [(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
         leaders = ((place, self._reader.leader(*place)) for place in places)
         return {place: leader.log.log_end_offset for place, leader in leaders if leader is not None}
@@ -113,8 +136,27 @@ class Auditor:
         if self.recorder is None:
             return []
         faults = self._hosted.fault_host.faults_if_used
-        rules = [] if faults is None else faults.all_since_clear()
-        return [explained(each, rules) for each in judge(self.history(self.recorder))]
+        rules = [] if faults is None else [each for each in faults.all_since_clear() if each.id.startswith(self.prefix)]
+        found = [explained(each, rules) for each in judge(self.history(self.recorder))]
+        damages = self._damages()
+        return [self._explained_by_damage(each, damages) for each in found] if damages else found
+
+    def _explained_by_damage(self, finding: AuditFinding, damages: Iterable[LogDamage]) -> AuditFinding:
+        """By the first to a log of the partition, or of the coordinator that keeps what it is about."""
+        if finding.explained_by is None and finding.kind in _OF_DAMAGE:
+            logs = {*finding.where.split(), *self._logs_of_coordinators(finding)}
+            for damage in damages:
+                if logs & damage.partitions:
+                    return finding.explained(damage.cause)
+        return finding
+
+    def _logs_of_coordinators(self, finding: AuditFinding) -> Iterator[str]:
+        topics = self._reader.image.topics
+        words = finding.where.split()
+        if len(words) > 1 and CONSUMER_OFFSETS in topics:
+            yield f"{CONSUMER_OFFSETS}-{partition_for(words[0], len(topics[CONSUMER_OFFSETS].partitions))}"
+        if finding.kind is FindingKind.P6 and TRANSACTION_STATE in topics:
+            yield from (f"{TRANSACTION_STATE}-{index}" for index in range(len(topics[TRANSACTION_STATE].partitions)))
 
     def unjudged(self) -> str | None:
         """What the findings do not cover, in a sentence; None: nothing was left out."""
@@ -144,10 +186,13 @@ class Auditor:
         fetches, commits = recorder.fetches, recorder.commits
         # Of what is not kept whole nothing is judged: what is missing may be among the rest.
         are_whole = recorder.keeps_commits
+        batches = list(recorder.batches)
+        if recorder.has_disorder:
+            batches.sort(key=lambda batch: batch.at_ns)
         return AuditHistory(
             partitions=self._partitions(recorder),
             connections=recorder.connections,
-            batches=list(recorder.batches),
+            batches=batches,
             deliveries=[] if recorder.overflow or fetches.overflow else fetches.deliveries,
             gaps=fetches.gaps,
             fallen=fetches.fallen,
@@ -209,8 +254,8 @@ class Auditor:
     # What brokers report.
 
     def _topics_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
-        recorder = self.recorder
-        if recorder is None:
+        recorders = self._recorders()
+        if not recorders:
             return
         now = update.image
         gone = [
@@ -219,22 +264,31 @@ class Auditor:
             if (old := before.topic(name)) is not None
             and ((new := now.topic(name)) is None or new.topic_id != old.topic_id)
         ]
-        if gone:
+        for recorder in recorders if gone else ():
             recorder.partitions.deleted(gone)
 
     def _observe(self, fact: Fact, now_ms: int) -> None:
-        if self.recorder is not None:
-            self.recorder.commits.observe(fact, now_ms)
+        for recorder in self._recorders_of(getattr(fact, "group_id", "")):
+            recorder.commits.observe(fact, now_ms)
 
     def _closing(self, closing: Callable[..., None], connection: Any, reason: CloseReason, why: str | None) -> None:
-        if self.recorder is not None:
-            self.recorder.ended(connection, reason)
+        for recorder in self._recorders():
+            recorder.ended(connection, reason)
         closing(connection, reason, why)
 
     def _lost(self, lost: Callable[..., None], connection: Any) -> None:
-        if self.recorder is not None:
-            self.recorder.ended(connection, CloseReason.LOST)
+        for recorder in self._recorders():
+            recorder.ended(connection, CloseReason.LOST)
         lost(connection)
+
+    def _recorders(self) -> Sequence[Recorder]:
+        """Those that record now."""
+        return [] if self.recorder is None else [self.recorder]
+
+    def _recorders_of(self, name: str) -> Sequence[Recorder]:
+        """Of a group."""
+        del name
+        return self._recorders()
 
 
 def error_name(code: int) -> str:

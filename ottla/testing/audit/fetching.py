@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.protocol.records.batch import iterate_batches
 from ottla.testing.audit.history import READ_COMMITTED, Client, Delivered, Fell, Gap
 from ottla.testing.audit.ledger import AuditedConnection, FetchPlace
+from ottla.testing.deliveries import batch_spans
 from ottla.testing.wire import WireEvent
 
 NO_REPLICA: Final = -1
@@ -81,12 +81,12 @@ class FetchNotes:
         start = position = place.position
         buffers: list[Any] = [records] if isinstance(records, bytes | bytearray | memoryview) else records
         for buffer in buffers:
-            for _, header in iterate_batches(buffer):
-                if position is not None and header.base_offset > position and len(self.gaps) < KEPT_MAX:
-                    self.gaps.append(Gap(partition, connection, event.at_ns, position, header.base_offset))
-                position = header.next_offset
+            for base_offset, next_offset in batch_spans(buffer):
+                if position is not None and base_offset > position and len(self.gaps) < KEPT_MAX:
+                    self.gaps.append(Gap(partition, connection, event.at_ns, position, base_offset))
+                position = next_offset
                 if start is None:
-                    start = header.base_offset
+                    start = base_offset
         if start is None or position is None or position <= start:
             return
         is_committed = event.audit == READ_COMMITTED

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.batch import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT
@@ -82,7 +82,10 @@ def _expires_before_ms(config: LogConfig, now_wall_ms: int) -> int:
 def batches_of(replica: Partition, start: int, end: int) -> list[StoredBatch] | None:
     """Up to the first that cannot be read; None where there are more than BATCHES_MAX."""
     batches: list[StoredBatch] = []
-    offset, unpack = start, _HEADER.unpack_from
+    offset, unpack, header_bytes = start, _HEADER.unpack_from, _HEADER.size
+    # As its constructor, without a call of Python code for each of very many.
+    a_tuple: Any = tuple
+    append, new = batches.append, a_tuple.__new__
     while offset < end:
         try:
             read = replica.log.read(offset, READ_BYTES, end, wait=True)
@@ -93,19 +96,24 @@ def batches_of(replica: Partition, start: int, end: int) -> list[StoredBatch] | 
         position, size = 0, len(records)
         if not size:
             break
-        while position + _HEADER.size <= size:
+        while position + header_bytes <= size:
             base, length, leader_epoch, crc, attributes, delta, producer_id, epoch, sequence = unpack(records, position)
-            batches.append(
-                StoredBatch(
-                    base,
-                    base + delta,
-                    crc,
-                    producer_id,
-                    epoch,
-                    sequence,
-                    attributes & CONTROL_BIT != 0,
-                    attributes & TRANSACTIONAL_BIT != 0,
-                    leader_epoch,
+            is_control, is_transactional = attributes & CONTROL_BIT != 0, attributes & TRANSACTIONAL_BIT != 0
+            last_offset = base + delta
+            append(
+                new(
+                    StoredBatch,
+                    (
+                        base,
+                        last_offset,
+                        crc,
+                        producer_id,
+                        epoch,
+                        sequence,
+                        is_control,
+                        is_transactional,
+                        leader_epoch,
+                    ),
                 )
             )
             position += LENGTH_OVERHEAD + length

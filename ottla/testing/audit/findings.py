@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 
 class Blame(Enum):
@@ -41,6 +42,15 @@ class FindingKind(Enum):
         return {"B": Blame.BROKER, "P": Blame.APPLICATION, "L": Blame.LEFTOVER}[self.name[0]]
 
 
+class LogDamage(NamedTuple):
+    """What a test has done to logs behind the back of their broker."""
+
+    cause: str
+    """`lose_unsynced on broker 2`."""
+    partitions: frozenset[str]
+    """`orders-0`."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
     kind: FindingKind
@@ -53,7 +63,7 @@ class AuditFinding:
     events: tuple[str, ...] = ()
     """Up to three requests and answers that show it, the oldest first."""
     explained_by: str | None = None
-    """A fault rule that may be behind it; such a finding fails no test."""
+    """A fault rule, or a damage to logs, that may be behind it; such a finding fails no test."""
 
     def is_error(self, mode: str) -> bool:
         """Whether it fails a test; `mode` is that of `ottla_audit`."""

@@ -5,6 +5,7 @@ judged.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from ottla.testing.audit.history import NO_ANSWER, UNKNOWN_OFFSET, AuditedPartit
 from ottla.testing.wire import WireEvent
 
 NOT_AUDITED: Final = -1
+TOO_MANY: Final = -1
 BATCHES_MAX: Final = 200_000
 PARTITIONS_MAX: Final = 100_000
 """Incarnations of partitions: those that follow are not audited."""
@@ -21,11 +23,14 @@ HEADER_FROM: Final = 12
 """Base offset and length come before: the first is the client's, the second counts nothing here."""
 # Of the header CRC, last offset delta, greatest timestamp, producer id, epoch and first sequence; then what is added.
 _ROW = Struct(">5xI2xi8xqqhi4xIIbqIqh")
-_pack_own = Struct(">IIbqIqh").pack
+_pack = Struct(">49sIIbqIqh").pack
 _ANSWER = Struct(">Iqh")
+_PARTITION = Struct(">I")
+# As `SentBatch._make`, without a call of Python code for each of very many.
+_tuple: Any = tuple
+_sent_batch: Callable[[Any], SentBatch] = partial(_tuple.__new__, SentBatch)
 ROW_BYTES: Final = _ROW.size
 _ROWS_END: Final = BATCHES_MAX * ROW_BYTES
-_PARTITION = Struct(">I")
 _OWN_AT: Final = BATCH_HEADER_SIZE - HEADER_FROM
 _ANSWER_AT: Final = ROW_BYTES - _ANSWER.size
 
@@ -75,14 +80,15 @@ class Partitions:
         """Whether some came after the last that is audited."""
         self._begin_offsets = begin_offsets
         self._image = image
-        self._numbers: dict[Place, int] = {}
+        self.numbers: dict[Place, int] = {}
+        """Those that `number` has given, until topics are deleted."""
         self._current: dict[tuple[str, int], int] = {}
 
     def number(self, topic: str | bytes, index: int) -> int:
         """NOT_AUDITED for internal topics and those that do not exist."""
         place = topic, index
         try:
-            return self._numbers[place]
+            return self.numbers[place]
         except KeyError:
             return self._new(place)
 
@@ -101,7 +107,7 @@ class Partitions:
             elif number == len(self.seen):
                 self.seen.append(AuditedPartition(name, index, self._begin_offsets.get((name, index), 0)))
                 self._current[name, index] = number
-        self._numbers[place] = number
+        self.numbers[place] = number
         return number
 
     def current(self) -> Mapping[tuple[str, int], int]:
@@ -112,7 +118,7 @@ class Partitions:
         gone = set(names)
         if any(name in gone for name, _ in self._current):
             self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
-            self._numbers.clear()
+            self.numbers.clear()
             self._begin_offsets = dict[tuple[str, int], int]()
 
 
@@ -122,26 +128,32 @@ class SentBatches:
         self.overflow = 0
         """How many came after the last one that is kept."""
 
-    @property
-    def end(self) -> int:
-        """The position of the next row."""
-        return len(self._rows)
-
-    def add(self, records: Any, partition: int, connection: int, acks: int, at_ns: int) -> bool:
-        """`records`: the batch as it was received, at least its header. False: there are too many."""
+    def add(
+        self,
+        header: bytes,
+        partition: int,
+        connection: int,
+        acks: int,
+        at_ns: int,
+        answered: int = 0,
+        offset: int = UNKNOWN_OFFSET,
+        error: int = NO_ANSWER,
+    ) -> int:
+        """`header`: that of the batch as it was received, from HEADER_FROM on. Gives its position, or TOO_MANY."""
         rows = self._rows
-        if len(rows) >= _ROWS_END:
+        position = len(rows)
+        if position >= _ROWS_END:
             self.overflow += 1
-            return False
-        rows += records[HEADER_FROM:BATCH_HEADER_SIZE]
-        rows += _pack_own(partition, connection, acks, at_ns, 0, UNKNOWN_OFFSET, NO_ANSWER)
-        return True
+            return TOO_MANY
+        rows += _pack(header, partition, connection, acks, at_ns, answered, offset, error)
+        return position
 
     def answer(self, position: int, answered: int, offset: int, error: int) -> None:
+        """Of a batch that had none when it was added."""
         _ANSWER.pack_into(self._rows, position + _ANSWER_AT, answered, offset, error)
 
     def partition_at(self, position: int) -> int:
-        """Of the batch in a row."""
+        """Of the batch there."""
         partition: int = _PARTITION.unpack_from(self._rows, position + _OWN_AT)[0]
         return partition
 
@@ -149,4 +161,4 @@ class SentBatches:
         return len(self._rows) // ROW_BYTES
 
     def __iter__(self) -> Iterator[SentBatch]:
-        return map(SentBatch._make, _ROW.iter_unpack(self._rows))
+        return map(_sent_batch, _ROW.iter_unpack(self._rows))

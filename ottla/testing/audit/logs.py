@@ -38,9 +38,9 @@ def _sequences(
     """B2 and B3. The first batch of a producer may have any sequence: those before may have been deleted."""
     expected: dict[int, tuple[int, int]] = {}
     places: dict[tuple[int, int, int], int] = {}
-    for batch in batches:
+    for batch in [each for each in batches if each.producer_id != NO_PRODUCER_ID]:
         producer_id = batch.producer_id
-        if producer_id == NO_PRODUCER_ID or batch.is_control or producer_id in history.forged:
+        if batch.is_control or producer_id in history.forged:
             continue
         epoch, sequence = batch.producer_epoch, batch.base_sequence
         known = expected.get(producer_id)

@@ -2,13 +2,13 @@
 
 An answer counts as given when the transport was still open at a later read event of its connection, with nothing parked
 before it, or when the client has closed the connection in order. Answers to Produce are looked at when the event is
-over that wrote their batches: a write that fails changes them. What fault rules drop, or end the connection for, never
-passes here as an answer.
+over that wrote their batches: a write that fails changes them. Until then a batch is not written down, unless its
+request is parked. What fault rules drop, or end the connection for, never passes here as an answer.
 """
 
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.cluster.image import MetadataImage
@@ -16,9 +16,10 @@ from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.testing.audit.committing import CommitNotes
 from ottla.testing.audit.fetching import FetchNotes
 from ottla.testing.audit.history import SeenConnection
-from ottla.testing.audit.ledger import ROW_BYTES, AuditedConnection, Notes, Partitions, SentBatches
+from ottla.testing.audit.ledger import HEADER_FROM, TOO_MANY, AuditedConnection, Notes, Partitions, SentBatches
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
+PRODUCE: Final = "Produce"
 ALL: Final = -1
 NOT_RECORDED: Final = -1
 NOTHING: Final[Notes] = {}
@@ -46,11 +47,14 @@ class Recorder:
         self.deleted_before: dict[tuple[str, int], int] = {}
         self.forged: set[int] = set()
         self._audited: dict[int, AuditedConnection] = {}
-        # Answers to Produce whose batches are being written, and the number of the last request before each.
-        self._answers: list[tuple[int, int, int, Any]] = []
+        # Produce requests whose batches are being written, with the number of the last request before the answer, and
+        # the answer.
+        self._answers: list[tuple[WireEvent, int, Any]] = []
         self._answers_ns = 0
+        self.has_disorder = False
+        """Whether batches were written down before earlier ones."""
         self._askers: Notes = {
-            "Produce": self._produced,
+            PRODUCE: self._produced,
             "Fetch": self.fetches.asked,
             "ListOffsets": self.fetches.asked_ends,
             "DeleteRecords": self._deleting,
@@ -58,7 +62,7 @@ class Recorder:
             "TxnOffsetCommit": self.commits.in_transaction,
         }
         self._answerers: Notes = {
-            "Produce": self._answered_produce,
+            PRODUCE: self._answered_produce,
             "Fetch": self.fetches.answered,
             "ListOffsets": self.fetches.answered_ends,
             "OffsetCommit": self.commits.answered,
@@ -118,42 +122,71 @@ class Recorder:
         return audited
 
     def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
-        batches = self.batches
-        begin, is_whole = batches.end, True
-        connection, acks, at_ns = audited.number, request.acks, event.at_ns
+        del audited
+        numbers, is_whole = self.partitions.numbers, True
+        sent: list[tuple[int, bytes]] = []
         for topic in request.topic_data:
             name = topic.name or topic.topic_id
             for data in topic.partition_data:
+                number = numbers.get((name, data.index))
+                if number is None:
+                    number = self.partitions.number(name, data.index)
                 records = data.records
-                number = self.partitions.number(name, data.index)
-                is_batch = number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE
-                if not is_batch or not batches.add(records, number, connection, acks, at_ns):
-                    # Its answer is not looked at: what it sent is in doubt.
+                if number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE:
+                    sent.append((number, records[HEADER_FROM:BATCH_HEADER_SIZE].tobytes()))
+                else:
                     is_whole = False
-        event.audit = (begin, batches.end) if is_whole else None
+        event.audit = request.acks, sent
+        if not is_whole:
+            # Its answer is not looked at: what it sent is in doubt.
+            self.unanswered(event)
+            event.audit = None
+
+    def unanswered(self, event: WireEvent) -> None:
+        if event.api == PRODUCE and event.audit is not None:
+            acks, sent = event.audit
+            # In which the answer is filled in if it comes.
+            event.audit = self._rows_of(event, acks, sent)
+            self.has_disorder |= bool(self._answers)
 
     def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
-        begin, end = event.audit
-        self._answers.append((begin, end, audited.last, response))
+        self._answers.append((event, audited.last, response))
         self._answers_ns = audited.event_ns
 
     def note_answers(self) -> None:
         """Answers whose batches have been written, or not, by now."""
         answers, self._answers = self._answers, []
-        answer = self.batches.answer
-        for position, end, number, response in answers:
-            if end - position != ROW_BYTES and not self._are_in_order(position, end, response):
+        add = self.batches.add
+        for event, answered, response in answers:
+            asked, event.audit = event.audit, None
+            if asked is None:
+                # It waited for its turn behind another one, and was noted twice.
                 continue
-            for topic in response.responses:
-                for each in topic.partition_responses:
-                    answer(position, number, each.base_offset, each.error_code)
-                    position += ROW_BYTES
+            if type(asked) is list:
+                self._fill_in(cast("list[int]", asked), answered, response)
+                continue
+            topics = response.responses
+            if len(asked[1]) == 1 and len(topics) == 1 and len(topics[0].partition_responses) == 1:
+                # As nearly always with small requests.
+                acks, ((number, header),) = asked
+                each = topics[0].partition_responses[0]
+                connection = event.connection.audited.number
+                add(header, number, connection, acks, event.at_ns, answered, each.base_offset, each.error_code)
+            else:
+                self._fill_in(self._rows_of(event, *asked), answered, response)
 
-    def _are_in_order(self, position: int, end: int, response: Any) -> bool:
-        """Whether there is an answer to each batch, in their order: a partition that is named twice gets one."""
-        seen = self.partitions.seen
-        indexes = [each.index for topic in response.responses for each in topic.partition_responses]
-        return indexes == [seen[self.batches.partition_at(row)].index for row in range(position, end, ROW_BYTES)]
+    def _rows_of(self, event: WireEvent, acks: int, sent: list[tuple[int, bytes]]) -> list[int]:
+        """Those of its batches, without an answer yet."""
+        connection, add = event.connection.audited.number, self.batches.add
+        return [add(header, number, connection, acks, event.at_ns) for number, header in sent]
+
+    def _fill_in(self, rows: list[int], answered: int, response: Any) -> None:
+        """Where there is an answer to each batch, in their order: a partition that is named twice gets one."""
+        seen, partition_at = self.partitions.seen, self.batches.partition_at
+        given = [each for topic in response.responses for each in topic.partition_responses]
+        if TOO_MANY not in rows and [each.index for each in given] == [seen[partition_at(row)].index for row in rows]:
+            for row, each in zip(rows, given, strict=True):
+                self.batches.answer(row, answered, each.base_offset, each.error_code)
 
     def _deleting(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited, event

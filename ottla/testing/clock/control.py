@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from ottla.broker.assembly import Parts
+from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import BrokerTime, LoopRuntime
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
@@ -24,7 +25,7 @@ from ottla.testing.clock.timeline import (
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
 from ottla.testing.waits import Waits
-from ottla.timer.clock import PERIODIC, TimerKind
+from ottla.timer.clock import PERIODIC, Clock, TimerKind
 
 RATE_MAX_EXPIRE: Final = 20
 """A client that heartbeats every three seconds is dead at any faster rate."""
@@ -67,9 +68,12 @@ class BrokerTimes:
         self.wheels: dict[int, DrivenWheel] = {}
         """Of the brokers that have started last, by node id."""
         self.before_turn: Callable[[DrivenWheel, int], None] = _nothing
+        self.is_moved: Callable[[], bool] = bool
+        """Whether broker time is not the machine's."""
 
     def new_broker_time(self, runtime: LoopRuntime) -> BrokerTime:
         clock = NodeClock(self.timeline, runtime.node_id)
+        runtime.log = self.shown_in(runtime.log, clock)
         wheel = DrivenWheel(runtime, self.timeline, clock, lambda each, now_ms: self.before_turn(each, now_ms))
         self.wheels[runtime.node_id] = wheel
         return BrokerTime(clock, wheel)
@@ -77,6 +81,18 @@ class BrokerTimes:
     def drive(self) -> None:
         for wheel in self.wheels.values():
             wheel.drive()
+
+    def shown_in(self, log: LazyLog, clock: Clock) -> LazyLog:
+        """The log with `broker_time`, by a clock, beside the machine's time that each line has, while it is moved."""
+
+        def fields() -> Mapping[str, str]:
+            if not self.is_moved():
+                return {}
+            return {
+                "broker_time": f"{moment(clock.wall_ms()).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+            }
+
+        return log.with_fields_of_now(fields)
 
 
 class ClockControl:
@@ -100,6 +116,7 @@ class ClockControl:
         self._has_stamps = False
         self._lock = asyncio.Lock()
         times.before_turn = self._before_turn
+        times.is_moved = lambda: self.is_touched
 
     def attach(self, parts: Parts) -> None:
         """To a broker that has started."""

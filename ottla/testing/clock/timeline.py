@@ -166,7 +166,7 @@ class NodeClock:
 
     def wall_ms(self) -> int:
         timeline = self._timeline
-        return timeline.wall_ms() + timeline.skews_ms.get(self._node_id, 0)
+        return timeline.now_ns() // NS_PER_MS + timeline.wall_ahead_ms + timeline.skews_ms.get(self._node_id, 0)
 
 
 def parse_delta(delta: Delta) -> int:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
-from ottla.testing.control.documents import EmptyBody, LeaderBody, RunningBrokers, SeedDocument, TopicDocument
+from ottla.testing.control.documents import RunningBrokers, SeedDocument, TopicDocument
 from ottla.testing.control.problems import missing, wrong_value
+from ottla.testing.control.questions import EmptyBody, LeaderBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.seeds.seed_schema import SeedError
@@ -36,7 +37,7 @@ async def _with_broker(
     service: ControlService, call: ControlCall, done: str, act: Callable[[int], Coroutine[Any, Any, None] | None]
 ) -> RunningBrokers:
     """Raises Problem, NotRunningError, StartError."""
-    node_id = _node_id(service, call.path["node"])
+    node_id = node_id_of(service, call.path["node"])
     acting = act(node_id)
     if acting is not None:
         await acting
@@ -44,7 +45,8 @@ async def _with_broker(
     return RunningBrokers(list(service.bed.hosted.parts()))
 
 
-def _node_id(service: ControlService, name: str) -> int:
+def node_id_of(service: ControlService, name: str) -> int:
+    """Raises Problem."""
     known = service.bed.hosted.node_ids
     if _number(name) not in known:
         raise missing("broker", f"there is no broker {name[:60]!r}, only {', '.join(map(str, known))}")

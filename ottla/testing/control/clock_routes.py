@@ -5,16 +5,9 @@ from typing import Final
 
 from ottla.testing.clock.sessions import EXPIRE, Sessions
 from ottla.testing.clock.timeline import MomentError, describe_ms, moment, parse_forward, parse_moment
-from ottla.testing.control.documents import (
-    ClockAdvance,
-    ClockDocument,
-    ClockMoment,
-    EmptyBody,
-    FiredDocument,
-    FiredList,
-    PendingDocument,
-)
+from ottla.testing.control.documents import ClockDocument, FiredDocument, FiredList, PendingDocument
 from ottla.testing.control.problems import wrong_value
+from ottla.testing.control.questions import ClockAdvance, ClockMoment, EmptyBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
 
@@ -64,6 +57,12 @@ def _resume(service: ControlService, call: ControlCall) -> ClockDocument:
     return _clock(service, call)
 
 
+def _reset(service: ControlService, call: ControlCall) -> ClockDocument:
+    service.bed.clock.reset()
+    service.events.add("clock_reset")
+    return _clock(service, call)
+
+
 def _set(service: ControlService, call: ControlCall) -> ClockDocument:
     body: ClockMoment = call.body
     if body.at is None:
@@ -95,6 +94,7 @@ CLOCK_ROWS: Final = (
     Row("POST", "/v1/clock/freeze", "Stop it, where it is or at a moment.", _freeze, ClockMoment, ClockDocument,
         changes=True),
     Row("POST", "/v1/clock/resume", "Have it go on.", _resume, EmptyBody, ClockDocument, changes=True),
+    Row("POST", "/v1/clock/reset", "Have it be the machine's again.", _reset, EmptyBody, ClockDocument, changes=True),
     Row("POST", "/v1/clock/set", "Set the wall clock.", _set, ClockMoment, ClockDocument, changes=True),
 )
 # fmt: on

@@ -1,123 +1,25 @@
-"""What is asked and answered over HTTP, beside what `ottla.testing.views` has. Times are milliseconds."""
+"""What is answered over HTTP, beside what `ottla.testing.views` has. Times are milliseconds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ottla.storage.checkpoints import uuid_to_text
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.control.questions import HeaderBody
 from ottla.testing.faults.faults import Fault
 from ottla.testing.faults.rule_values import RuleError
 from ottla.testing.faults.state import Hit
 from ottla.testing.reading import BrokerReader
-from ottla.testing.views import GroupRebalance, GroupView, MemberView, PartitionView, StoredRecord, TopicView
-
-# Questions.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopicBody:
-    name: str
-    partitions: int | None = None
-    replication_factor: int | None = None
-    configs: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicChange:
-    partitions: int | None = None
-    """How many it has then."""
-    delete_records_before: Mapping[str, int] | None = None
-    """By partition, the offset that it begins at then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderBody:
-    name: str
-    value: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRecord:
-    value: bytes | None = None
-    key: bytes | None = None
-    headers: Sequence[HeaderBody] = ()
-    timestamp: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewRecords:
-    records: Sequence[NewRecord]
-    partition: int | None = None
-    """Of all of them; without it their keys choose."""
-    acks: Literal["all", "1", "0"] = "all"
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseBody:
-    count: int | None = None
-    """How many, the oldest first; without it all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestMark:
-    name: str
-    phase: Literal["begin", "end"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitBody:
-    for_: str
-    group: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    members: int | None = None
-    assigned: Mapping[str, int] | None = None
-    generation: int | None = None
-    lag: int | None = None
-    offsets: Mapping[str, int] | None = None
-    count: int | None = None
-    node: int | None = None
-    fault: str | None = None
-    hits: int | None = None
-    within_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockAdvance:
-    by: str
-    """`90s`, `7d`."""
-    sessions: Literal["spare", "expire"] = "spare"
-    """Whether members of groups whose connection is open live on."""
-    expired: Sequence[str] = ()
-    """Member ids and client ids: these do not live on, all others do."""
-    every: bool = False
-    """Periodic jobs run each time that they would have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockMoment:
-    at: str | None = None
-    """`2026-11-23T12:00:00+00:00`; without a zone it is UTC."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderBody:
-    to: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreBody:
-    members: Literal["leave", "keep"] = "leave"
-    """Whether groups come back without members, or with those of the snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyBody:
-    pass
-
-
-# Answers.
+from ottla.testing.views import (
+    ConnectionView,
+    GroupRebalance,
+    GroupView,
+    MemberView,
+    PartitionView,
+    StoredRecord,
+    TopicView,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,26 +218,6 @@ class WaitMet:
 
 
 @dataclass(frozen=True, slots=True)
-class WireLine:
-    at_ms: float
-    """Since the first of those that are shown."""
-    connection: str
-    client_id: str | None
-    api: str
-    version: int
-    what: str
-    member_id: str
-    error: str | None
-    """`NONE` where it went well; null where there is no answer yet."""
-    duration_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class WireLines:
-    requests: Sequence[WireLine]
-
-
-@dataclass(frozen=True, slots=True)
 class ReportSection:
     title: str
     text: str
@@ -348,11 +230,42 @@ class ControlReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingDocument:
+    kind: str
+    """As in docs/audit.md: B of the broker, P of the programs."""
+    what: str
+    where: str
+    client_id: str
+    events: Sequence[str]
+    explained_by: str | None
+
+    @classmethod
+    def of(cls, finding: AuditFinding) -> "FindingDocument":
+        return cls(
+            finding.kind.name,
+            finding.what,
+            finding.where,
+            finding.client_id,
+            finding.events,
+            finding.explained_by,
+        )
+
+    def finding(self) -> AuditFinding:
+        return AuditFinding(
+            FindingKind[self.kind], self.what, self.where, self.client_id, tuple(self.events), self.explained_by
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TestEnd:
     name: str
     leaks: Sequence[str]
     """Connections that are still open."""
     unused_faults: Sequence[str]
+    findings: Sequence[FindingDocument] = ()
+    """Of the audit, since it began last."""
+    left: Sequence[str] = ()
+    """Of the groups that were asked for, those that have members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,21 +301,15 @@ class FiredList:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingDocument:
-    kind: str
-    """As in docs/audit.md: B of the broker, P of the programs."""
-    what: str
-    where: str
-    client_id: str
-    events: Sequence[str]
-    explained_by: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditDocument:
     findings: Sequence[FindingDocument]
     unjudged: str | None
     """What they do not cover, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionList:
+    connections: Sequence[ConnectionView]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Final, cast
 
-from ottla.testing.control.documents import FaultDocument, FaultList, ReleaseBody, Released
+from ottla.testing.control.documents import FaultDocument, FaultList, Released
 from ottla.testing.control.problems import Problem, wrong_value
+from ottla.testing.control.questions import ReleaseBody
 from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.rule_text import parse_line
@@ -15,7 +16,7 @@ PYTHON_ONLY: Final = ("when", "call")
 
 
 def _faults(service: ControlService, _call: ControlCall) -> FaultList:
-    return FaultList([FaultDocument.of(each) for each in service.faults])
+    return FaultList([FaultDocument.of(each) for each in service.own_faults()])
 
 
 def _fault(service: ControlService, call: ControlCall) -> FaultDocument:
@@ -26,11 +27,14 @@ def _add(service: ControlService, call: ControlCall) -> FaultList:
     """One rule, a list of rules, or `{"id": prefix, "rules": [...]}`; all of them, or none where one is wrong. Rules
     without an id get the prefix and a number."""
     prefix, rules = _rules(call.body)
+    if prefix is None and service.scope.prefix:
+        prefix = f"{service.scope.prefix}fault"
     known = {each.id for each in service.faults}
     free = (f"{prefix}-{number}" for number in count(1) if f"{prefix}-{number}" not in known)
     given: list[Mapping[str, Any] | str] = []
     for each in rules:
         rule = parse_line(each) if isinstance(each, str) else each
+        service.scope.check_rule(rule)
         given.append(rule if prefix is None or "id" in rule else {"id": next(free), **rule})
     added = service.faults.add_all(given)
     for fault in added:

@@ -18,6 +18,9 @@ from ottla.testing.faults.rule_values import nearest
 
 INT64_MAX: Final = (1 << 63) - 1
 SHOWN_MAX: Final = 60
+DO: Final = "do"
+"""The field by which a body of several kinds says which it is of: a `Literal` of one text."""
+_PLAIN_NAMES: Final[Mapping[Any, str]] = {str: "a text", bool: "true or false", int: "a whole number of 64 bits"}
 
 
 def parse_json(body: bytes) -> Any:
@@ -60,7 +63,8 @@ def from_json(kind: Any, value: Any, field: str = "") -> Any:
         if not isinstance(value, list):
             raise _unexpected(value, field, "an array")
         of_items = get_args(kind)[0]
-        return [from_json(of_items, each, f"{field}[{index}]") for index, each in enumerate(cast("Any", value))]
+        items = [from_json(of_items, each, f"{field}[{index}]") for index, each in enumerate(cast("Any", value))]
+        return tuple(items) if origin is tuple else items
     return _plain(kind, value, field)
 
 
@@ -118,19 +122,47 @@ def _inner(field: str, name: str) -> str:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, field: str) -> Any:
+    """Of several dataclasses, the one whose `do` is that of the object; of several plain types, the one it has."""
     if value is None and type(None) in kinds:
         return None
-    (kind,) = [each for each in kinds if each is not type(None)]
-    return from_json(kind, value, field)
+    given = [each for each in kinds if each is not type(None)]
+    if len(given) == 1:
+        return from_json(given[0], value, field)
+    if is_dataclass(given[0]):
+        return from_json(
+            _kind_of({get_args(types_of(each)[DO])[0]: each for each in given}, value, field), value, field
+        )
+    for kind in given:
+        if type(value) is kind:
+            return from_json(kind, value, field)
+    raise _unexpected(value, field, " or ".join(_PLAIN_NAMES[each] for each in given))
+
+
+def _kind_of(kinds: Mapping[str, Any], value: Any, field: str) -> Any:
+    """Raises Problem."""
+    if not isinstance(value, dict):
+        raise _unexpected(value, field, "an object")
+    what = cast("dict[str, Any]", value).get(DO)
+    if what is None:
+        raise wrong_value(_inner(field, DO), f"it is missing: one of {', '.join(kinds)}")
+    if not isinstance(what, str) or what not in kinds:
+        raise _unexpected(what, _inner(field, DO), f"one of {', '.join(kinds)}")
+    return kinds[what]
 
 
 def _plain(kind: Any, value: Any, field: str) -> Any:
     if kind is bytes:
         return _bytes(value, field)
-    if kind is int and (isinstance(value, bool) or not isinstance(value, int) or abs(value) > INT64_MAX):
-        raise _unexpected(value, field, "a whole number of 64 bits")
-    if not isinstance(value, kind):
-        raise _unexpected(value, field, "a text" if kind is str else "true or false")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if issubclass(kind, Enum):
+        known = {each.value: each for each in kind}
+        if value not in known:
+            raise _unexpected(value, field, "one of " + ", ".join(map(str, known)))
+        return known[value]
+    is_wrong_int = kind is int and (isinstance(value, bool) or (isinstance(value, int) and abs(value) > INT64_MAX))
+    if is_wrong_int or not isinstance(value, kind):
+        raise _unexpected(value, field, _PLAIN_NAMES.get(kind, "a number"))
     return value
 
 

@@ -25,10 +25,15 @@ from ottla.storage.files import reason_of
 from ottla.testing.control.access import UNIX, ControlAccess
 from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.problems import Problem
+from ottla.testing.coverage import Coverage
+from ottla.testing.hosting import LOOPBACK
+from ottla.testing.scope import ControlScope
 from ottla.testing.testbed import Testbed
 
 if TYPE_CHECKING:
     from ottla.testing.control.router import Router
+
+    MadeRouter = Callable[[Testbed, EventLog, LazyLog, ControlScope | None], Router]
 
 CONNECTIONS_MAX: Final = 64
 CONNECTIONS_OPEN_MAX: Final = 512
@@ -42,14 +47,23 @@ LIMITS: Final = HttpLimits(
     response_timeout_ms=120_000,
     notices_end=True,
 )
+FIXTURE_BODY_BYTES_MAX: Final = 16 << 20
+"""A record may have a megabyte, and takes more of JSON."""
 ROUTER: Final = "ottla.testing.control.routes:router_of"
 
 
 class ControlListener:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, bed: Testbed, access: ControlAccess) -> None:
-        self.limits = LIMITS
+    def __init__(
+        self,
+        bed: Testbed,
+        access: ControlAccess,
+        scope: ControlScope | None = None,
+        body_bytes_max: int = LIMITS.body_bytes_max,
+    ) -> None:
+        """`scope`: the part of the brokers that it is for; without it all."""
+        self.limits = LIMITS._replace(body_bytes_max=body_bytes_max)
         self.h11: ModuleType | None = None
         self.url = ""
         """`http://HOST:PORT` or `unix:PATH`, once it is open."""
@@ -57,6 +71,7 @@ class ControlListener:
         bed.histories.listeners.append(self.events.fact)
         self._bed = bed
         self._access = access
+        self._scope = scope
         hosted = bed.hosted
         self._runtime = LoopRuntime(
             asyncio.get_running_loop(),
@@ -77,6 +92,8 @@ class ControlListener:
 
     async def open(self, address: Address | Path) -> None:
         """Raises StartError."""
+        if self._bed.wire.coverage is None:
+            self._bed.wire.coverage = Coverage()
         try:
             if isinstance(address, Path):
                 await self._open_unix(address)
@@ -111,7 +128,7 @@ class ControlListener:
         for connection in (*self._served, *self._surplus):
             connection.abort()
         if self._router is not None:
-            await self._router.service.works_done()
+            await self._router.service.close()
         await self._runtime.work_done()
         self._runtime.stop()
 
@@ -156,16 +173,23 @@ class ControlListener:
 
     def _imported(self) -> None:
         h11 = self.h11 = import_module("h11")
-        self._router = _import_what_serves()(self._bed, self.events, self._bed.hosted.log)
+        self._router = _import_what_serves()(self._bed, self.events, self._bed.hosted.log, self._scope)
         for connection in (*self._served, *self._surplus):
             connection.h11_imported(h11)
 
 
-def _import_what_serves() -> "Callable[[Testbed, EventLog, LazyLog], Router]":
+def _import_what_serves() -> "MadeRouter":
     import_module("h11")
     module, _, name = ROUTER.partition(":")
-    router_of: Callable[[Testbed, EventLog, LazyLog], Router] = getattr(import_module(module), name)
+    router_of: MadeRouter = getattr(import_module(module), name)
     return router_of
+
+
+async def opened_for_fixtures(bed: Testbed, token: str, scope: ControlScope | None = None) -> ControlListener:
+    """On a free port of this machine, for handles in other processes. On the loop of the brokers; raises StartError."""
+    control = ControlListener(bed, ControlAccess(token), scope, FIXTURE_BODY_BYTES_MAX)
+    await control.open(Address(LOOPBACK, 0))
+    return control
 
 
 def _bound_socket(path: Path) -> socket.socket:

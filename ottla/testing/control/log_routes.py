@@ -9,21 +9,18 @@ from ottla.testing.control.documents import (
     GroupDocument,
     GroupList,
     GroupSummary,
-    NewRecord,
-    NewRecords,
-    NewTopicBody,
     RebalanceList,
     RecordDocument,
     Records,
     RecordsWritten,
-    TopicChange,
     TopicDocument,
     TopicNames,
     WrittenAt,
 )
 from ottla.testing.control.problems import missing, wrong_state, wrong_value
+from ottla.testing.control.questions import NewRecord, NewRecords, NewTopicBody, TopicChange
 from ottla.testing.control.router import ControlCall, QueryField, Row
-from ottla.testing.control.service import ControlService, checked_wait
+from ottla.testing.control.service import ControlService, check_range, checked_wait
 from ottla.testing.reading import ISOLATION, TooManyRecordsError
 from ottla.testing.views import GroupView, TopicView
 from ottla.testing.waits import DeadlineExceeded, Explanation
@@ -37,15 +34,19 @@ SCALARS: Final = str | int | float | bool
 
 
 def _topics(service: ControlService, _call: ControlCall) -> TopicNames:
-    return TopicNames(service.bed.reader.topic_names())
+    return TopicNames(_own_topics(service))
+
+
+def _own_topics(service: ControlService) -> list[str]:
+    return list(filter(service.scope.covers, service.bed.reader.topic_names()))
 
 
 async def _create_topic(service: ControlService, call: ControlCall) -> TopicDocument:
     body: NewTopicBody = call.body
     if body.partitions is not None:
-        _check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
+        check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
     if body.replication_factor is not None:
-        _check_range("replication_factor", body.replication_factor, 1, INT32_MAX >> 16)
+        check_range("replication_factor", body.replication_factor, 1, INT32_MAX >> 16)
     for name, value in (body.configs or {}).items():
         if not isinstance(value, SCALARS):
             raise wrong_value(f"configs.{name}", "expected a text, a number, true or false")
@@ -62,7 +63,7 @@ async def _change_topic(service: ControlService, call: ControlCall) -> TopicDocu
     view = _view(service, call.path["topic"])
     befores = _by_partition(view, "delete_records_before", body.delete_records_before or {})
     if body.partitions is not None:
-        _check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
+        check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
         await service.bed.writer.add_partitions(view.name, body.partitions)
     for partition, before in befores.items():
         await service.bed.writer.delete_records(view.name, partition, before)
@@ -72,7 +73,7 @@ async def _change_topic(service: ControlService, call: ControlCall) -> TopicDocu
 async def _delete_topic(service: ControlService, call: ControlCall) -> TopicNames:
     name = _view(service, call.path["topic"]).name
     await service.bed.writer.delete_topic(name)
-    return TopicNames([each for each in service.bed.reader.topic_names() if each != name])
+    return TopicNames([each for each in _own_topics(service) if each != name])
 
 
 async def _records(service: ControlService, call: ControlCall) -> Records:
@@ -121,7 +122,7 @@ class _Arrival:
 async def _produce(service: ControlService, call: ControlCall) -> RecordsWritten:
     body: NewRecords = call.body
     if body.partition is not None:
-        _check_range("partition", body.partition, 0, INT32_MAX)
+        check_range("partition", body.partition, 0, INT32_MAX)
     for index, each in enumerate(body.records):
         if each.timestamp is not None and each.timestamp < 0:
             raise wrong_value(f"records[{index}].timestamp", "expected milliseconds since 1970")
@@ -142,7 +143,7 @@ def _record(given: NewRecord) -> Record:
 
 
 def _groups(service: ControlService, _call: ControlCall) -> GroupList:
-    views = [service.bed.reader.group(each) for each in service.bed.reader.group_ids()]
+    views = [service.bed.reader.group(each) for each in filter(service.scope.covers, service.bed.reader.group_ids())]
     return GroupList([GroupSummary(each.group_id, each.state, each.generation, len(each.members)) for each in views])
 
 
@@ -183,11 +184,6 @@ def _by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict
         if name not in known:
             raise wrong_value(f"{field}.{name}", f"{view.name} has {len(known)} partitions, from 0 on")
     return {known[name]: offset for name, offset in given.items()}
-
-
-def _check_range(field: str, value: int, lowest: int, highest: int) -> None:
-    if not lowest <= value <= highest:
-        raise wrong_value(field, f"{value}, expected {lowest} to {highest}")
 
 
 _QUERY: Final = (

@@ -8,10 +8,10 @@ from enum import Enum
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from ottla.testing.control.access import JSON
-from ottla.testing.control.documents import EmptyBody
 from ottla.testing.control.json_values import required, types_of
 from ottla.testing.control.problems import PROBLEM_JSON
-from ottla.testing.control.router import LINES, Row
+from ottla.testing.control.questions import EmptyBody
+from ottla.testing.control.router import Row
 
 OPENAPI_VERSION: Final = "3.1.0"
 _BYTES: Final[Mapping[str, Any]] = {
@@ -71,10 +71,7 @@ def _operation(row: Row, schemas: dict[str, Any]) -> dict[str, Any]:
     problem = {"content": {PROBLEM_JSON: {"schema": _reference("Problem")}}}
     if row.handler is None:
         return operation | {"responses": {"501": {"description": "Not served.", **problem}}}
-    if row.answer is None:
-        content: dict[str, Any] = {LINES if row.query else JSON: {}}
-    else:
-        content = {JSON: {"schema": _schema(row.answer, schemas)}}
+    content = {row.media_type: {} if row.answer is None else {"schema": _schema(row.answer, schemas)}}
     responses = {str(row.status): {"description": row.summary, "content": content}}
     return operation | {"responses": {**responses, "default": {"description": "A problem.", **problem}}}
 

@@ -11,9 +11,9 @@ from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.protocol.errors import KafkaError
 from ottla.testing.control.access import JSON, WITH_BODY
-from ottla.testing.control.documents import EmptyBody
 from ottla.testing.control.json_values import INT64_MAX, from_json, parse_json, to_json
 from ottla.testing.control.problems import Problem, problem_of, wrong_state, wrong_value
+from ottla.testing.control.questions import EmptyBody
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.rule_values import RuleError, nearest
 from ottla.testing.waits import DeadlineExceeded
@@ -50,6 +50,8 @@ class Row(NamedTuple):
     body: Any = EmptyBody
     answer: Any = None
     query: tuple[QueryField, ...] = ()
+    media_type: str = JSON
+    """Of the answer."""
     status: int = 200
     changes: bool = False
     """It is done after what others change, and to its end though the caller goes."""
@@ -92,6 +94,7 @@ class Router:
             raise Problem(501, "not-served", f"{row.method} {row.path} is not served: {row.summary}")
         query = _query(row, request.query)
         body = from_json(row.body, parse_json(request.body)) if row.method in WITH_BODY else None
+        self.service.scope.check(row.method, row.path, path, body)
         if row.needs_brokers:
             self.service.check_running()
         call = ControlCall(path, query, body)

@@ -11,8 +11,11 @@ from typing import Any, Final, TypeVar
 
 from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.problems import Problem, missing, wrong_state, wrong_value
+from ottla.testing.control.served_capture import ServedCapture
+from ottla.testing.coverage import Coverage
 from ottla.testing.faults.faults import Fault, Faults
 from ottla.testing.report import ReportMark
+from ottla.testing.scope import ControlScope
 from ottla.testing.testbed import Testbed
 from ottla.testing.waits import Condition, deadline_factor
 
@@ -26,14 +29,18 @@ T = TypeVar("T")
 class ControlService:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, bed: Testbed, events: EventLog) -> None:
+    def __init__(self, bed: Testbed, events: EventLog, scope: ControlScope | None = None) -> None:
+        """`scope`: the part of the brokers that this is for."""
         self.bed = bed
         self.events = events
+        self.scope = ControlScope(bed) if scope is None else scope
         self.waiting = 0
         """Requests that wait for something to happen."""
         self.test = ""
         """The one that has begun last."""
         self.mark = ReportMark.now(bed)
+        self.capture: ServedCapture | None = None
+        """The one that was begun last."""
         self._changing = asyncio.Lock()
         self._works: set[asyncio.Task[Any]] = set()
 
@@ -43,11 +50,14 @@ class ControlService:
 
     def fault(self, fault_id: str) -> Fault:
         """Raises Problem."""
-        try:
-            return self.faults[fault_id]
-        except KeyError:
-            there = ", ".join(each.id for each in self.faults) or "none"
-            raise missing("fault", f"there is no rule {fault_id!r}, only {there}") from None
+        own = {each.id: each for each in self.own_faults()}
+        if fault_id not in own:
+            raise missing("fault", f"there is no rule {fault_id!r}, only {', '.join(own) or 'none'}")
+        return own[fault_id]
+
+    def own_faults(self) -> list[Fault]:
+        """Those that there are now."""
+        return [each for each in self.faults if self.scope.covers(each.id)]
 
     def watch_faults(self) -> None:
         """Hits of all rules that there are now are events."""
@@ -70,10 +80,26 @@ class ControlService:
         async with self._changing:
             return await work
 
-    async def works_done(self) -> None:
-        """Until nothing is changed any more."""
+    async def close(self) -> None:
+        """When nothing is changed any more. A capture is over then, and gone."""
         if self._works:
             await asyncio.wait(self._works)
+        capture, self.capture = self.capture, None
+        if capture is not None:
+            if not capture.is_stopped:
+                await capture.stop()
+            capture.close()
+
+    # Coverage.
+
+    @property
+    def coverage(self) -> Coverage:
+        counted = self.bed.wire.coverage
+        assert counted is not None, "brokers that have a control count"
+        return counted
+
+    def forget_coverage(self) -> None:
+        self.bed.wire.coverage = Coverage()
 
     # Waits.
 
@@ -97,6 +123,12 @@ class ControlService:
             yield
         finally:
             self.waiting -= 1
+
+
+def check_range(field: str, value: int, lowest: int, highest: int) -> None:
+    """Raises Problem."""
+    if not lowest <= value <= highest:
+        raise wrong_value(field, f"{value}, expected {lowest} to {highest}")
 
 
 def checked_wait(wait_ms: int, field: str) -> int:

@@ -3,14 +3,9 @@
 from typing import Final
 
 from ottla.storage.files import reason_of
-from ottla.testing.control.documents import (
-    EmptyBody,
-    RestoreBody,
-    RestoreDocument,
-    SnapshotDocument,
-    SnapshotNames,
-)
+from ottla.testing.control.documents import RestoreDocument, SnapshotDocument, SnapshotNames
 from ottla.testing.control.problems import missing, wrong_state, wrong_value
+from ottla.testing.control.questions import EmptyBody, RestoreBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.snapshots.snapshots import SnapshotError

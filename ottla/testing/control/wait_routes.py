@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ottla.testing import conditions
-from ottla.testing.control.documents import FaultDocument, GroupDocument, TopicDocument, WaitBody, WaitMet
+from ottla.testing.control.documents import FaultDocument, GroupDocument, TopicDocument, WaitMet
 from ottla.testing.control.json_values import json_name
 from ottla.testing.control.problems import Problem, wrong_value
+from ottla.testing.control.questions import WaitBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.faults import Fault

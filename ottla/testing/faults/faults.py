@@ -194,9 +194,10 @@ class Faults:
     def remove(self, fault: Fault) -> None:
         self.run(lambda: self._remove(fault))
 
-    def clear(self) -> None:
-        """Removes all rules and forgets what they have done, also for `unused`; what they hold goes on."""
-        self.run(self._clear)
+    def clear(self, prefix: str = "") -> None:
+        """Removes all rules, or those whose ids begin with `prefix`, and forgets what they have done, also for
+        `unused`; what they hold goes on."""
+        self.run(self._clear if not prefix else lambda: self._clear_own(prefix))
 
     def unused(self) -> list[UnusedFault]:
         """Rules that never acted, those that were removed since the last `clear` among them: a test with such a fault
@@ -277,6 +278,16 @@ class Faults:
         self.apply()
         for dispatcher in self._dispatchers.values():
             dispatcher.parts.forget_ordinals()
+        for fault in rules:
+            fault.release()
+
+    def _clear_own(self, prefix: str) -> None:
+        rules = [fault for fault in self._rules.values() if fault.id.startswith(prefix)]
+        finished = [fault for fault in self._finished if not fault.id.startswith(prefix)]
+        self._finished = deque(finished, maxlen=FINISHED_KEPT)
+        if rules:
+            self._rules = {fault.id: fault for fault in self._rules.values() if fault not in rules}
+            self.apply()
         for fault in rules:
             fault.release()
 

@@ -3,7 +3,7 @@
 A hard link is the same file under another name: what is written to it is written to the snapshot. So a snapshot links
 only segments that are not appended to any more, and the kept ones stay as they are: before a byte of such a file
 changes, by a truncation, an index that is written again or an append, the snapshot gets a copy of its own. The broker's
-files say when (`LinkedDiskFile`).
+files say when (`DiskFile`).
 Compaction makes new files, and a deletion removes a name; they leave the kept file alone by themselves.
 """
 
@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+
+from ottla.storage.files import FILE_MODE
 
 FICLONE: Final = 0x40049409
 """linux/fs.h: the target shares the blocks of the source until one of the two changes them."""
@@ -36,7 +38,7 @@ class KeptFiles:
         """As `keep`, of a file that a snapshot has made. Raises OSError."""
         self._kept.setdefault(_key(kept.stat()), set()).add(kept)
 
-    def link(self, kept: Path, target: Path) -> None:
+    def link(self, kept: str | Path, target: str | Path) -> None:
         """`target` is another name of a kept file, for a log that may change it. Raises OSError."""
         os.link(kept, target)
 
@@ -65,15 +67,22 @@ class KeptFiles:
         self._kept[_key(first.stat())] = names
 
 
-def copy_file(source: Path, target: Path, size: int) -> None:
+def copy_file(source: str | Path, target: str | Path, size: int) -> None:
     """The first `size` bytes under another name: blocks that both share, where the file system can do that. Raises
     OSError."""
-    with source.open("rb") as read, target.open("xb") as written:
+    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        written = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
-            fcntl.ioctl(written.fileno(), FICLONE, read.fileno())
-        except OSError:
-            _copy_bytes(read.fileno(), written.fileno(), size)
-        os.ftruncate(written.fileno(), size)
+            try:
+                fcntl.ioctl(written, FICLONE, read)
+            except OSError:
+                _copy_bytes(read, written, size)
+            os.ftruncate(written, size)
+        finally:
+            os.close(written)
+    finally:
+        os.close(read)
 
 
 def _copy_bytes(source: int, target: int, size: int) -> None:

@@ -7,12 +7,15 @@
     leader-epoch-checkpoint, ottla-no-gaps, ottla-compacted-ranges
 
 The log itself is only read. Its copy is as a clean close would have left it, so that it opens without a scan. A log
-that is made of it links everything but the active segment, which it appends to.
+that is made of it links everything but the active segment, which it appends to. Of several replicas the leader's is
+copied, and all are made of that: the one of the same broker with links, the others with files of their own, for no two
+logs may share one that either of them can cut.
 """
 
+import os
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.replication.partition import Partition
@@ -21,6 +24,8 @@ from ottla.storage.indexes import TimeIndex, build_transaction_index
 from ottla.storage.leader_epoch_cache import build_epochs
 from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
+from ottla.storage.producer_entry import NO_OFFSET, ProducerState
+from ottla.storage.producer_table import ProducerTable
 from ottla.storage.recovery import LogHistory
 from ottla.storage.segment import (
     LOG_SUFFIX,
@@ -39,43 +44,64 @@ from ottla.testing.snapshots.kept_files import KeptFiles, copy_file
 @dataclass(slots=True)
 class LogCopy:
     directory: Path
+    node_id: int
+    """Of the broker whose log it is."""
     history: LogHistory
     linked: list[str]
     """Names of files that are kept as they are."""
     active: str
     """That of the active segment."""
     active_bytes: int
-    producer_ids: frozenset[int]
-    _source: "weakref.ref[Log]"
-    _stamp: tuple[int, int, int] | None
+    producers: ProducerTable
+    # The logs of brokers that have what the copy has, and how they were then.
+    _alike: "dict[int, tuple[weakref.ref[Log], tuple[int, int, int]]]" = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
-    def is_like(self, log: Log) -> bool:
-        """Whether nothing was appended, deleted, compacted or truncated since, in the log that was copied or made of
-        the copy."""
-        return self._source() is log and self._stamp == _stamp(log)
+    def is_like(self, node_id: int, log: Log) -> bool:
+        """Whether nothing was appended, deleted, compacted or truncated since, in the log of a broker that was copied,
+        or made of the copy, or had the same."""
+        known = self._alike.get(node_id)
+        return known is not None and known[0]() is log and known[1] == self._stamp(node_id, log)
 
-    def is_now(self, log: Log) -> None:
-        """The log was made of this copy."""
-        self._source, self._stamp = weakref.ref(log), _stamp(log)
+    def parted(self, node_id: int, log: Log) -> Iterator[int]:
+        """Producers that wrote to the log of a broker after it was copied, or made of the copy."""
+        if not self.is_like(node_id, log) and log.known_producers is not None:
+            for producer_id, state in log.known_producers.states.items():
+                kept = self.producers.find(producer_id)
+                if kept is None or _last_of(kept) != _last_of(state):
+                    yield producer_id
+
+    def is_now(self, node_id: int, log: Log) -> None:
+        """The log of a broker has what this copy has."""
+        self._alike[node_id] = weakref.ref(log), self._stamp(node_id, log)
+
+    def _stamp(self, node_id: int, log: Log) -> tuple[int, int, int]:
+        # A follower hears with its next fetch where the log begins.
+        start = log.log_start_offset if node_id == self.node_id else self.history.log_start_offset
+        return start, log.log_end_offset, log.truncations
 
     def is_not(self, log: Log) -> None:
-        """The files of a log that was copied, or made of the copy, are not what they were."""
-        if self._source() is log:
-            self._stamp = None
+        """The files of a log are not what they were."""
+        self._alike = {node_id: known for node_id, known in self._alike.items() if known[0]() is not log}
 
-    def fill(self, files: KeptFiles, directory: Path) -> LogHistory:
-        """Puts the files into the directory of a log; the copy keeps its own. Raises OSError."""
+    def fill(self, files: KeptFiles, node_id: int, directory: Path) -> LogHistory:
+        """Puts the files into the directory of a broker's log; the copy keeps its own. Raises OSError."""
+        # By plain text: a restore makes very many of these paths.
+        kept, made = os.fspath(self.directory), os.fspath(directory)
         for name in self.linked:
-            files.link(self.directory / name, directory / name)
-        copy_file(self.directory / self.active, directory / self.active, self.active_bytes)
+            source, target = f"{kept}/{name}", f"{made}/{name}"
+            if node_id == self.node_id:
+                files.link(source, target)
+            else:
+                copy_file(source, target, os.stat(source).st_size)  # noqa: PTH116 - as above
+        copy_file(f"{kept}/{self.active}", f"{made}/{self.active}", self.active_bytes)
         return self.history
 
     def kept_paths(self) -> list[Path]:
         return [self.directory / name for name in self.linked]
 
 
-def copy_log(replica: Partition, directory: Path, files: KeptFiles) -> LogCopy:
-    """The log as it is now, in a directory that is made. Raises OSError and KafkaStorageError."""
+def copy_log(node_id: int, replica: Partition, directory: Path, files: KeptFiles) -> LogCopy:
+    """The log of a broker as it is now, in a directory that is made. Raises OSError and KafkaStorageError."""
     log = replica.log
     directory.mkdir()
     linked = list(_keep_sealed(log, directory, files))
@@ -94,8 +120,10 @@ def copy_log(replica: Partition, directory: Path, files: KeptFiles) -> LogCopy:
         high_watermark=replica.high_watermark,
         cleaned_until=log.cleaned_offset,
     )
-    producer_ids = frozenset(log.producers.states)
-    return LogCopy(directory, history, linked, copied, active.size, producer_ids, weakref.ref(log), _stamp(log))
+    producers = log.producers.states.copy()
+    copy = LogCopy(directory, node_id, history, linked, copied, active.size, producers)
+    copy.is_now(node_id, log)
+    return copy
 
 
 def _keep_sealed(log: Log, directory: Path, files: KeptFiles) -> Iterator[str]:
@@ -139,5 +167,6 @@ def _time_index(active: Segment) -> bytes:
     return index.to_bytes()
 
 
-def _stamp(log: Log) -> tuple[int, int, int]:
-    return log.log_start_offset, log.log_end_offset, log.truncations
+def _last_of(state: ProducerState) -> tuple[int, int]:
+    """Its epoch, and the offset of its last record."""
+    return state.epoch, state.batches[-1].last_offset if state.batches else NO_OFFSET

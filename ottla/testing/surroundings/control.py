@@ -15,6 +15,7 @@ from ottla.protocol.errors import InvalidReplicaAssignment, UnknownTopicOrPartit
 from ottla.testing.conditions import Sources, TopicCondition, coordinators_loaded, partition_led_by
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
+from ottla.testing.surroundings.disks import lose_unsynced
 from ottla.testing.waits import Explanation, Waits
 from ottla.testing.worker import NotRunningError
 
@@ -40,8 +41,15 @@ class BrokerControl:
 
     async def kill(self, node_id: int) -> None:
         """Raises NotRunningError."""
+        disk = self._around.disks.get(node_id)
+        loses = disk is not None and disk.loses_at_kill and self.is_running(node_id)
+        if disk is not None and disk.journal is not None and loses:
+            # First, for the syncs that are under way end with the process.
+            disk.journal.cut_power()
         self._end_of(node_id, "kill")
         await self._hosted.kill(node_id)
+        if disk is not None and loses:
+            lose_unsynced(disk, node_id, self._steps)
 
     async def stop(self, node_id: int) -> None:
         """Raises NotRunningError."""

@@ -1,8 +1,8 @@
 """The files of one broker on a disk that can be made to fail.
 
-As long as nothing is wrong with the disk, a file does what `OsFile` does, by the same functions: it knows its path too.
-When something comes into force, the files that are open become `FaultyFile`s, and files that are opened then are; they
-become plain again when the disk is healed.
+As long as nothing is wrong with the disk, a file does what `OsFile` does, by the same functions; it knows its path, and
+says before it changes, for snapshots that may have hard links of it. When something comes into force, the files that
+are open become `FaultyFile`s, and those opened then are; they become `DiskFile`s again when the disk is healed.
 """
 
 import errno
@@ -18,6 +18,7 @@ from typing import Final
 from weakref import WeakSet
 
 from ottla.storage.files import Buffer, OsFile, OsFileSystem, open_descriptor
+from ottla.testing.surroundings.unsynced import DiskLoss, UnsyncedJournal
 
 OPERATIONS: Final = ("fsync", "write", "read")
 
@@ -36,11 +37,23 @@ class DiskFailure:
 class DiskState:
     """What is wrong with the disk of one broker. Changed on the brokers' loop, asked from it and from threads."""
 
-    def __init__(self, directory: Path, before_change: Callable[[int], None] | None = None) -> None:
-        """`before_change` is called with the descriptor of a file that is about to be written or truncated."""
+    def __init__(
+        self,
+        directory: Path,
+        before_change: Callable[[int], None],
+        *,
+        kinds: "tuple[type[DiskFile], type[DiskFile]] | None" = None,
+        journal: UnsyncedJournal | None = None,
+    ) -> None:
+        """`before_change` is called with the descriptor of a file that is about to be written or truncated. `kinds` are
+        those of files while the disk is sound and while it is not, where they keep a `journal`."""
         self.directory = directory
-        self.before_change = before_change or _nothing
-        self._kinds = (DiskFile, FaultyFile) if before_change is None else (LinkedDiskFile, FaultyLinkedFile)
+        self.before_change = before_change
+        self._kinds = kinds or (DiskFile, FaultyFile)
+        self.journal = journal
+        self.loses_at_kill = False
+        """The next kill of its broker is a power cut."""
+        self._power_cuts = 0
         self._files: WeakSet[DiskFile] = WeakSet()
         self._lock = threading.Lock()
         self._loop_thread = threading.get_ident()
@@ -66,6 +79,18 @@ class DiskState:
             self._files.add(file)
         return file
 
+    @property
+    def boot_id(self) -> str | None:
+        """Of the machine, which starts again after a power cut; None: as the kernel says."""
+        return f"after power cut {self._power_cuts}" if self._power_cuts else None
+
+    def lose(self) -> DiskLoss:
+        """A power cut, whose broker does not run any more. Raises OSError."""
+        assert self.journal is not None, "it is known what is not synced"
+        self.loses_at_kill = False
+        self._power_cuts += 1
+        return self.journal.lose(self.before_change)
+
     def stall(self) -> None:
         self._goes_on.clear()
 
@@ -73,7 +98,7 @@ class DiskState:
         self._goes_on.set()
 
     def heal(self) -> None:
-        self.room_bytes, self.fsync_ms = None, 0
+        self.room_bytes, self.fsync_ms, self.loses_at_kill = None, 0, False
         self.failures.clear()
         self.go_on()
         self.apply()
@@ -126,7 +151,7 @@ class DiskState:
 
 
 class DiskFile(OsFile):
-    """A file of which is known where it is."""
+    """A file while nothing is wrong with the disk."""
 
     __slots__ = ("__weakref__", "_disk", "path")
 
@@ -134,6 +159,14 @@ class DiskFile(OsFile):
         super().__init__(descriptor)
         self.path = path
         self._disk = disk
+
+    def writev(self, buffers: Sequence[Buffer]) -> int:
+        self._disk.before_change(self._fd)
+        return OsFile.writev(self, buffers)
+
+    def truncate(self, size: int) -> None:
+        self._disk.before_change(self._fd)
+        OsFile.truncate(self, size)
 
     def duplicate(self) -> OsFile:
         return self._disk.opened(os.dup(self._fd), self.path)
@@ -146,6 +179,7 @@ class FaultyFile(DiskFile):
     __slots__ = ()
 
     def writev(self, buffers: Sequence[Buffer]) -> int:
+        self._disk.before_change(self._fd)
         self._disk.check("write", self.path)
         total = sum(map(len, buffers))
         room = self._disk.take_room(total)
@@ -167,34 +201,6 @@ class FaultyFile(DiskFile):
     def fsync(self) -> None:
         self._disk.check("fsync", self.path)
         OsFile.fsync(self)
-
-
-class LinkedDiskFile(DiskFile):
-    """One that snapshots may have hard links of."""
-
-    __slots__ = ()
-
-    def writev(self, buffers: Sequence[Buffer]) -> int:
-        self._disk.before_change(self._fd)
-        return OsFile.writev(self, buffers)
-
-    def truncate(self, size: int) -> None:
-        self._disk.before_change(self._fd)
-        OsFile.truncate(self, size)
-
-
-class FaultyLinkedFile(FaultyFile):
-    """One of those, while something is wrong with the disk."""
-
-    __slots__ = ()
-
-    def writev(self, buffers: Sequence[Buffer]) -> int:
-        self._disk.before_change(self._fd)
-        return FaultyFile.writev(self, buffers)
-
-    def truncate(self, size: int) -> None:
-        self._disk.before_change(self._fd)
-        OsFile.truncate(self, size)
 
 
 class DiskFileSystem(OsFileSystem):
@@ -238,7 +244,3 @@ def cut_end(path: Path, size: int) -> None:
     """The last `size` bytes go, or all there are."""
     with descriptor_to_change(path) as descriptor:
         os.ftruncate(descriptor, max(os.fstat(descriptor).st_size - size, 0))
-
-
-def _nothing(descriptor: int) -> None:
-    del descriptor

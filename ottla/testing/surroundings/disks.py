@@ -1,6 +1,8 @@
 """The disks of brokers, as a test sees them: `kafka.disk(2)`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.storage.log import Log
 from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.testing.audit.findings import LogDamage
 from ottla.testing.surroundings.around import FaultSteps
 from ottla.testing.surroundings.disk_files import (
     OPERATIONS,
@@ -19,11 +22,25 @@ from ottla.testing.surroundings.disk_files import (
     flip_bit,
 )
 from ottla.testing.surroundings.links import Caller
+from ottla.testing.surroundings.unsynced import HELD_BYTES_MAX
 from ottla.testing.worker import NotRunningError
 
 
 class DiskError(Exception):
     """A fault that a disk cannot have: one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFaults:
+    """What is wrong with a disk, as it was at one moment."""
+
+    room_bytes: int | None
+    """What still fits; None: it is not full."""
+    fsync_ms: float
+    """How much longer each sync takes."""
+    failures: tuple[DiskFailure, ...]
+    """Also those that have no times left."""
+    is_stalled: bool
 
 
 class BrokerDisk:
@@ -47,6 +64,17 @@ class BrokerDisk:
         self._state = state
         self._steps = steps
         self._parts = parts
+
+    def in_force(self) -> DiskFaults:
+        """What is wrong with it now, but for what was corrupted or torn."""
+
+        def look() -> DiskFaults:
+            state = self._state
+            failures = tuple(replace(each) for each in state.failures)
+            return DiskFaults(state.room_bytes, state.fsync_ms, failures, state.is_stalled)
+
+        found: DiskFaults = self._caller.call(look)
+        return found
 
     def full(self, *, after_bytes: int = 0) -> None:
         """So many bytes still fit; a write that does not fit is written as far as it does, and fails with ENOSPC."""
@@ -85,11 +113,9 @@ class BrokerDisk:
         self._caller.call(partial(self._tear_tail, size, match))
 
     def lose_unsynced(self) -> None:
-        """Raises DiskError."""
-        raise DiskError(
-            "what was never synced is not known: that needs a journal of all writes since the start, which is not "
-            "kept; tear_tail(bytes) takes the end of logs away"
-        )
+        """What was never synced is lost, as by a power cut: at once where the broker was killed or stopped, else at its
+        next `kill`. That needs brokers with `unsynced=True`. Raises DiskError."""
+        self._caller.call(self._lose_unsynced)
 
     # On the loop of the brokers.
 
@@ -118,7 +144,7 @@ class BrokerDisk:
             raise DiskError(f"offset {offset} of {topic}-{index} is not there: it has {ends}")
         segment = log.segments[log.segments.index_of(offset)]
         position = _position_of(segment, offset)
-        self._note(f"corrupt {topic}-{index} at offset {offset}")
+        self._note(f"corrupt {topic}-{index} at offset {offset}", [f"{topic}-{index}"])
         path = segment.path(LOG_SUFFIX)
         with descriptor_to_change(path) as descriptor:
             self._state.before_change(descriptor)
@@ -128,22 +154,56 @@ class BrokerDisk:
 
     def _tear_tail(self, size: int, match: str) -> None:
         if self._parts() is not None:
-            raise DiskError(f"broker {self._node_id} runs: its files are torn after kafka.brokers[n].kill()")
-        found = [path for path in sorted(self._state.directory.glob(match)) if path.is_dir()]
+            raise DiskError(f"broker {self._node_id} runs: the ends of its files are torn off once it was killed")
+        inside = sorted(self._state.directory.iterdir())
+        found = [path for path in inside if fnmatchcase(path.name, match) and path.is_dir()]
         last = [logs[-1] for path in found if (logs := _segments(path))]
         if not last:
             raise DiskError(f"broker {self._node_id} has no partition like {match!r}")
-        self._note(f"tear_tail {size} bytes of {len(last)} partitions")
+        self._note(f"tear_tail {size} bytes of {len(last)} partitions", [path.parent.name for path in last])
         for path in last:
             cut_end(path, size)
 
-    def _note(self, what: str) -> None:
-        self._steps.note(f"disk {self._node_id}: {what}")
+    def _lose_unsynced(self) -> None:
+        journal = self._state.journal
+        if journal is None:
+            raise DiskError(
+                "what was never synced is known of brokers with unsynced=True only: @pytest.mark.kafka(unsynced=True), "
+                "broker_fixture(..., unsynced=True); tear_tail(bytes) takes the end of logs away"
+            )
+        if journal.is_full:
+            raise DiskError(
+                f"what was never synced is not known any more: more than {HELD_BYTES_MAX >> 20} MiB was removed or cut "
+                "off since it was synced; a reset begins again"
+            )
+        if self._parts() is None:
+            lose_unsynced(self._state, self._node_id, self._steps)
+            return
+        self._note("lose_unsynced, at the next kill")
+        self._state.loses_at_kill = True
+
+    def _note(self, what: str, damaged: Iterable[str] = ()) -> None:
+        """`damaged`: partitions whose logs are not what their broker has written."""
+        damage = LogDamage(f"{what.split()[0]} on broker {self._node_id}", frozenset(damaged))
+        self._steps.note(f"disk {self._node_id}: {what}", damage if damage.partitions else None)
+
+
+def lose_unsynced(disk: DiskState, node_id: int, steps: FaultSteps) -> None:
+    """Of a broker that does not run any more. On the loop of the brokers."""
+    lost = disk.lose()
+    places = f" of {', '.join(sorted(lost.partitions))}" if lost.partitions else ""
+    what = f"disk {node_id}: lose_unsynced, {lost.record_bytes} bytes of records{places}"
+    steps.note(what, LogDamage(f"lose_unsynced on broker {node_id}", lost.partitions))
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    """Where the batch with this offset begins."""
-    return next(each.position for each in segment.batches_from(0) if each.header.last_offset >= offset)
+    """Where the batch with this offset begins. Raises DiskError."""
+    for each in segment.batches_from(segment.anchor_for(offset).position):
+        if each.header.last_offset >= offset:
+            if each.header.base_offset <= offset:
+                return each.position
+            break
+    raise DiskError(f"offset {offset} is not there any more: compaction has removed its batch")
 
 
 def _segments(directory: Path) -> list[Path]:

@@ -65,6 +65,11 @@ class Links:
 
         self._change(one, other, to, "pause", change)
 
+    def in_force(self) -> list[tuple[Place, Place, LinkState]]:
+        """From where, to where, and what happens to all that is sent there."""
+        found: list[tuple[Place, Place, LinkState]] = self._caller.call(lambda: list(self._ways.in_force()))
+        return found
+
     def heal(self, *places: Place) -> None:
         """All links; those of one broker; or the link between two."""
         if len(places) > MOST_ENDS:
@@ -120,7 +125,7 @@ class Links:
 
     def _check_pair(self, source: Place, target: Place) -> None:
         if target == CLIENTS:
-            raise LinkError("the way to clients is not held here: kafka.fault() drops and delays answers")
+            raise LinkError("the way to clients is not held here: a fault rule drops and delays answers")
         if source == target or {source, target} == {STORE, CLIENTS}:
             raise LinkError(f"there is no link from {source} to {target}")
         if STORE in (source, target) and len(self._node_ids()) == 1:

@@ -95,7 +95,8 @@ class Ways:
         if delay_ms:
             await asyncio.sleep(delay_ms / 1000)
 
-    def texts(self) -> Iterator[str]:
-        """What is in force, one sentence each."""
+    def in_force(self) -> Iterator[tuple[Place, Place, LinkState]]:
+        """From where, to where, and what happens there."""
         for (source, target), way in self._ways.items():
-            yield f"{source} → {target}: {way}"
+            if way != OPEN:
+                yield source, target, way

@@ -47,11 +47,13 @@ class FrameFilter(ABC):
 
     def add(self, data: bytes) -> bytes:
         """What may be written now."""
+        if self._passes(data):
+            return data
         if self._blank:
             hidden = min(self._blank, len(data))
             self._blank -= hidden
             return BLANK * hidden + (self.add(data[hidden:]) if hidden < len(data) else b"")
-        return data if self._passes(data) else self._added(data)
+        return self._added(data)
 
     @abstractmethod
     def _passes(self, data: bytes) -> bool:
@@ -119,7 +121,7 @@ class RequestFilter(FrameFilter):
         """Correlation id and version of requests whose answers have secrets; None for tokens without a header."""
 
     def _passes(self, data: bytes) -> bool:
-        if self._kept or self._is_other or self._tokens:
+        if self._kept or self._blank or self._is_other or self._tokens:
             return False
         position, end = self._skip, len(data)
         while end - position >= _API.size:
@@ -167,7 +169,7 @@ class ResponseFilter(FrameFilter):
         self._requests = requests
 
     def _passes(self, data: bytes) -> bool:
-        if self._kept or self._is_other or self._requests.secret_answers:
+        if self._kept or self._blank or self._is_other or self._requests.secret_answers:
             return False
         position, end = self._skip, len(data)
         while end - position >= 8:

@@ -6,6 +6,7 @@ there were none.
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,6 +34,8 @@ RECORDS_AT_ONCE: Final = 256
 """Before the thread lets others run."""
 GATHER_S: Final = 0.02
 FILE_MODE: Final = 0o600
+# As plain numbers, for there are very many of them.
+RECEIVED, SENT = OF_BYTES = int(RecordKind.RECEIVED), int(RecordKind.SENT)
 STOPPED: Final = "stopped"
 Noted = tuple[int, int, int, int, bytes]
 """The fields of a CaptureRecord."""
@@ -44,18 +47,26 @@ class Capture:
     cannot be written."""
 
     def __init__(
-        self, path: Path, header: Mapping[str, Any], *, with_secrets: bool, waiting_bytes_max: int = WAITING_BYTES_MAX
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        *,
+        with_secrets: bool,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+        bytes_max: int = sys.maxsize,
     ) -> None:
-        """`with_secrets`: what clients prove who they are with is written as well."""
+        """`with_secrets`: what clients prove who they are with is written as well. `bytes_max`: what all records may
+        have; with more the capture ends."""
         self.path = path
         self.began_ns = time_ns()
-        self.ended: str | None = None
-        """Why it ended before it was stopped: a sentence."""
+        self.why_early: str | None = None
+        """Why it ended before it was stopped."""
         self.is_over = False
         """Nothing more is noted."""
         self.on_end: Callable[[], None] | None = None
         """Called on the loop, once, when it ends before it was stopped."""
         self._waiting_bytes_max = waiting_bytes_max
+        self._bytes_max = bytes_max
         self._records: deque[Noted] = deque()
         self._is_awake = False
         # Each is counted by one thread: what waits is the difference.
@@ -85,8 +96,12 @@ class Capture:
                 self.note(kind, connection, broker_ms, payload[start : start + PAYLOAD_BYTES_MAX])
             return
         noted = self._noted_bytes + len(payload) + RECORD_OVERHEAD
-        if noted - self._written_bytes > self._waiting_bytes_max or self._failure is not None:
-            self._end_early(self._failure or f"more than {self._waiting_bytes_max >> 20} MiB waited to be written")
+        waiting = noted - self._written_bytes
+        if waiting > self._waiting_bytes_max or noted > self._bytes_max or self._failure is not None:
+            full = f"more than {self._waiting_bytes_max >> 20} MiB waited to be written"
+            if noted > self._bytes_max:
+                full = f"it would have more than {self._bytes_max >> 20} MiB"
+            self._end_early(self._failure or full)
             return
         self._noted_bytes = noted
         self._records.append((kind, time_ns(), broker_ms, connection, payload))
@@ -109,19 +124,21 @@ class Capture:
         """Returns when all is in the file, which may take a while. What was wrong is in `ended`."""
         assert self.is_over, "a capture ends before its file is whole"
         self._thread.join()
-        if self.ended is None and self._failure is not None:
-            self.ended = self._sentence(self._failure)
+        if self.why_early is None:
+            self.why_early = self._failure
+
+    @property
+    def ended(self) -> str | None:
+        """Why it ended before it was stopped: a sentence."""
+        return None if self.why_early is None else f"the capture {self.path} ended early: {self.why_early}"
 
     def _end_early(self, why: str) -> None:
-        self.ended = self._sentence(why)
+        self.why_early = why
         self.is_over = True
         self._records.append(_end_record(why))
         self._wake.set()
         if self.on_end is not None:
             self.on_end()
-
-    def _sentence(self, why: str) -> str:
-        return f"the capture {self.path} ended early: {why}"
 
     # In the thread.
 
@@ -152,14 +169,19 @@ class Capture:
                 self._is_much.wait(GATHER_S)
             self._is_much.clear()
         out: list[Noted] = []
-        size = 0
+        size, filters = 0, self._filters
         while records and len(out) < RECORDS_AT_ONCE and size < BLOCK_BYTES:
             record = records.popleft()
             size += len(record[4])
-            if self._filters is None:
+            if filters is None:
                 out.append(record)
+                continue
+            kind, machine_ns, broker_ms, number, payload = record
+            if kind in OF_BYTES:
+                both = filters.get(number) or self._new_filters(number)
+                out.append((kind, machine_ns, broker_ms, number, both[kind == SENT].add(payload)))
             else:
-                self._add_filtered(out, record, self._filters)
+                self._add_ending(out, record, filters)
         if out:
             self._write(build_block(out))
         self._written_bytes += size + RECORD_OVERHEAD * len(out)
@@ -174,23 +196,16 @@ class Capture:
             while rest:
                 rest = rest[self._file.write(rest) :]
 
-    def _add_filtered(self, out: list[Noted], record: Noted, filters: dict[int, Filters]) -> None:
-        """Without secrets."""
-        kind, machine_ns, broker_ms, number, payload = record
-        if kind == RecordKind.RECEIVED:
-            requests, _ = filters.get(number) or self._new_filters(number)
-            out.append((kind, machine_ns, broker_ms, number, requests.add(payload)))
-        elif kind == RecordKind.SENT:
-            _, responses = filters.get(number) or self._new_filters(number)
-            out.append((kind, machine_ns, broker_ms, number, responses.add(payload)))
-        else:
-            ending = filters if kind == RecordKind.END else [number] if kind == RecordKind.CLOSED else ()
-            for each in list(ending):
-                requests, responses = filters.get(each) or self._new_filters(each)
-                rest = ((RecordKind.RECEIVED, requests.rest()), (RecordKind.SENT, responses.rest()))
-                out += [(direction, machine_ns, broker_ms, each, data) for direction, data in rest if data]
-                filters.pop(each, None)
-            out.append(record)
+    def _add_ending(self, out: list[Noted], record: Noted, filters: dict[int, Filters]) -> None:
+        """With what was kept back of connections that end with it."""
+        kind, machine_ns, broker_ms, number, _ = record
+        ending = filters if kind == RecordKind.END else [number] if kind == RecordKind.CLOSED else ()
+        for each in list(ending):
+            requests, responses = filters.get(each) or self._new_filters(each)
+            rest = ((RECEIVED, requests.rest()), (SENT, responses.rest()))
+            out += [(direction, machine_ns, broker_ms, each, data) for direction, data in rest if data]
+            filters.pop(each, None)
+        out.append(record)
 
     def _new_filters(self, number: int) -> Filters:
         assert self._filters is not None, "a capture with secrets has no filters"

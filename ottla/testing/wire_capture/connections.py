@@ -7,6 +7,7 @@ so that what is captured of them begins with a whole frame. At the end they are 
 
 import asyncio
 import ssl
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import MappingProxyType
@@ -19,11 +20,8 @@ from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import ConnectionOwner
 from ottla.broker.server.tls_connection import TlsConnection
 from ottla.coordinator.facts import Fact
-from ottla.testing.wire_capture.capture import Capture
+from ottla.testing.wire_capture.capture import RECEIVED, SENT, Capture
 from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
-
-# As plain numbers: they are noted with every read and write.
-RECEIVED, SENT = int(RecordKind.RECEIVED), int(RecordKind.SENT)
 
 
 class NotingTransport(asyncio.Transport):
@@ -35,6 +33,8 @@ class NotingTransport(asyncio.Transport):
         self.capture = capture
         self.number = capture.next_connection()
         self.wall_ms = wall_ms
+        # While what has been received is handled: the broker time of it, which is that of what is sent then.
+        self.event_ms: int | None = None
         self.cause = CloseReason.LOST.value
         self.why: str | None = None
 
@@ -49,7 +49,9 @@ class NotingTransport(asyncio.Transport):
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         pieces: list[Any] = [*list_of_data]
         if not self.transport.is_closing():
-            self.capture.note(SENT, self.number, self.wall_ms(), b"".join(pieces))
+            now_ms = self.event_ms
+            data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+            self.capture.note(SENT, self.number, self.wall_ms() if now_ms is None else now_ms, data)
         self.transport.writelines(pieces)
 
     def close(self) -> None:
@@ -60,6 +62,15 @@ class NotingTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.transport.is_closing()
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self.transport.get_protocol()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.transport.set_protocol(protocol)
+
+    def is_reading(self) -> bool:
+        return self.transport.is_reading()
 
     def pause_reading(self) -> None:
         self.transport.pause_reading()
@@ -111,8 +122,9 @@ class CapturedConnection(Connection):
     def _use(self, transport: asyncio.Transport, plain: asyncio.Transport) -> None:
         self.transport = transport
         self._responses.open(transport)
-        if not isinstance(plain, TlsConnection):
-            # uvloop keeps the methods of the protocol that it calls; TLS looks for them each time.
+        # A link with faults stands between, and looks for the methods each time, as TLS does.
+        if not isinstance(plain, TlsConnection) and plain.get_protocol() is self:
+            # uvloop keeps the methods of the protocol that it calls.
             plain.set_protocol(self)
 
     @property
@@ -139,8 +151,11 @@ class CapturedConnection(Connection):
         view = self._buffers.shared[:nbytes] if kept is None else kept.view[kept.filled : kept.filled + nbytes]
         data = bytes(view)
         del view, kept
-        noting.capture.note(RECEIVED, noting.number, noting.wall_ms(), data)
-        super().buffer_updated(nbytes)
+        noting.event_ms = now_ms = noting.wall_ms()
+        noting.capture.note(RECEIVED, noting.number, now_ms, data)
+        # Named, for the class has been made for one capture: a call by `super` takes twice as long.
+        Connection.buffer_updated(self, nbytes)
+        noting.event_ms = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         noting = self._noting
@@ -181,12 +196,13 @@ class CaptureHost:
         *,
         with_secrets: bool = False,
         log: LazyLog | None = None,
+        bytes_max: int = sys.maxsize,
     ) -> Capture:
-        """Open connections are captured from here on. `log` is where it is said when it ends early. Raises
-        CaptureError."""
+        """Open connections are captured from here on. `log` is where it is said when it ends early, which it does
+        with more than `bytes_max`. Raises CaptureError."""
         if self.capture is not None:
             raise CaptureError(f"the capture {self.capture.path} is not over: there is one at a time")
-        capture = Capture(path, {**_versions(), **header}, with_secrets=with_secrets)
+        capture = Capture(path, {**_versions(), **header}, with_secrets=with_secrets, bytes_max=bytes_max)
         self.capture = capture
 
         def ended_early() -> None:

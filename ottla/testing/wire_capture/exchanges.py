@@ -16,9 +16,9 @@ from ottla.protocol.codec import decode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.protocol.schema import Message, is_flexible, response_header_is_tagged
-from ottla.testing.wire import error_in
 from ottla.testing.wire_capture.blanking import FRAME_BYTES_MAX, OTHER_TOKENS_MAX, TOKENS_MAX
 from ottla.testing.wire_capture.file_format import CaptureError, CaptureRecord, RecordKind
+from ottla.testing.wire_words import error_in
 
 HELD_BYTES_MAX: Final = 512 << 20
 """Of frames that are not whole yet, of all connections."""

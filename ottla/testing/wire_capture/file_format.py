@@ -15,7 +15,7 @@ its last record.
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, cast
@@ -32,6 +32,8 @@ BLOCK_BYTES: Final = 256 * 1024
 _BLOCK_BYTES_MAX: Final = BLOCK_BYTES + PAYLOAD_BYTES_MAX + 1024
 JSON_BYTES_MAX: Final = 256 * 1024
 CUT_OFF: Final = "is cut off"
+COPIED_BYTES: Final = 4096
+"""Records of a block that are no longer than that on average are put together before they are written."""
 _SIZE_AND_CRC = struct.Struct(">II")
 _HEAD = struct.Struct(">BqqII")
 
@@ -81,17 +83,20 @@ def build_header(header: Mapping[str, Any]) -> bytes:
     return MAGIC + _SIZE_AND_CRC.pack(len(text), crc32c(text)) + text
 
 
-def build_block(records: Iterable[tuple[int, int, int, int, bytes]]) -> list[bytes]:
-    """The pieces of a block, uncopied. No payload may have more than PAYLOAD_BYTES_MAX."""
-    parts: list[bytes] = [b""]
-    size = crc = 0
+def build_block(records: Sequence[tuple[int, int, int, int, bytes]]) -> list[bytes]:
+    """The pieces of a block; long payloads are not copied. None may have more than PAYLOAD_BYTES_MAX."""
+    parts: list[bytes] = []
+    pack = _HEAD.pack
     for kind, machine_ns, broker_ms, connection, payload in records:
-        head = _HEAD.pack(kind, machine_ns, broker_ms, connection, len(payload))
-        parts += (head, payload)
-        size += len(head) + len(payload)
-        crc = crc32c(payload, crc32c(head, crc))
-    parts[0] = _SIZE_AND_CRC.pack(size, crc)
-    return parts
+        parts += (pack(kind, machine_ns, broker_ms, connection, len(payload)), payload)
+    size = sum(map(len, parts))
+    if size <= len(records) * COPIED_BYTES:
+        # One checksum and one piece cost less than many.
+        parts = [b"".join(parts)]
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    return [_SIZE_AND_CRC.pack(size, crc), *parts]
 
 
 def build_json(fields: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from ottla.broker.server.apis import APIS
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message
-from ottla.testing.wire import brief, with_topic_names
 from ottla.testing.wire_capture.exchanges import (
     Answered,
     CapturedExchange,
@@ -33,6 +32,7 @@ from ottla.testing.wire_capture.fields import (
     shown_value,
 )
 from ottla.testing.wire_capture.file_format import RecordKind
+from ottla.testing.wire_words import brief, with_topic_names
 
 NS_PER_MS: Final = 1_000_000
 WIDTH_OF_BYTES: Final = 3 * 16

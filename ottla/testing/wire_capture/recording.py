@@ -8,6 +8,7 @@ capture.stop()
 """
 
 import asyncio
+import sys
 import warnings
 from collections.abc import Generator
 from dataclasses import asdict
@@ -127,11 +128,13 @@ class WireCaptureAsync:
 # On the loop of the brokers.
 
 
-def begin_capture(bed: "Testbed", path: Path, with_secrets: bool, **header: Any) -> "Capture":
+def begin_capture(
+    bed: "Testbed", path: Path, with_secrets: bool, *, bytes_max: int = sys.maxsize, **header: Any
+) -> "Capture":
     """Raises CaptureError."""
     hosted = bed.hosted
     given = {"cluster_id": hosted.cluster_id, "nodes": hosted.node_ids, "seed": hosted.fault_host.seed, **header}
-    return hosted.capture_host.begin(path, given, with_secrets=with_secrets, log=hosted.log)
+    return hosted.capture_host.begin(path, given, with_secrets=with_secrets, log=hosted.log, bytes_max=bytes_max)
 
 
 def end_capture(bed: "Testbed", capture: "Capture") -> None:

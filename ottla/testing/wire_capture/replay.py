@@ -21,7 +21,6 @@ from ottla.protocol.codec import encode
 from ottla.protocol.records.batch import iterate_batches, seal_batch
 from ottla.protocol.schema import Message, fields_of
 from ottla.storage.files import reason_of
-from ottla.testing.wire import error_in
 from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.exchanges import (
     Answered,
@@ -43,6 +42,7 @@ from ottla.testing.wire_capture.identities import (
     leaves,
     scope_of,
 )
+from ottla.testing.wire_words import error_in
 
 NS_PER_S: Final = 1_000_000_000
 SENTENCES_MAX: Final = 20

@@ -19,7 +19,7 @@ from kafka import KafkaConsumer
 from ottla.coordinator.facts import Cause, MemberRemoved
 from ottla.testing import DeadlineExceeded
 from ottla.testing.handle import Kafka, KafkaGroup
-from tests.kit.members import consumer, send
+from tests.kit.members import KAFKA_PYTHON_POLL_MS, consumer, send
 
 SESSION_MS = 6_000
 # A member in a process of its own, which can be killed. It polls until then.
@@ -69,7 +69,7 @@ class Members:
         made = KafkaConsumer("orders", group_id="shop", **config)
 
         def poll() -> None:
-            for records in made.poll(timeout_ms=100).values():
+            for records in made.poll(timeout_ms=KAFKA_PYTHON_POLL_MS).values():
                 self.values += [record.value for record in records]
 
         self._until_over(poll)
@@ -119,11 +119,11 @@ def members(kafka: Kafka) -> Iterator[Members]:
 
 
 @contextmanager
-def doomed(kafka: Kafka) -> Iterator["subprocess.Popen[bytes]"]:
-    """A fourth one, for which the group is stable again."""
+def doomed(kafka: Kafka, members: int = 4) -> Iterator["subprocess.Popen[bytes]"]:
+    """A further one, for which the group is stable again; with it there are so many."""
     process = subprocess.Popen([sys.executable, "-c", MEMBER, kafka.bootstrap])
     try:
-        kafka.group("shop").wait_until_stable(members=4, assigned={"orders": 6})
+        kafka.group("shop").wait_until_stable(members=members, assigned={"orders": 6})
         yield process
     finally:
         process.kill()

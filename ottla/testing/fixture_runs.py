@@ -1,0 +1,112 @@
+"""What all fixtures do for one test, wherever its brokers are: names of its own, and the verdict at its end."""
+
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from ottla.testing.audit.auditor import leftover, summary
+from ottla.testing.audit.findings import AuditFinding, FindingKind
+from ottla.testing.fixture_options import FixtureOptions
+from ottla.testing.handle import Kafka
+from ottla.testing.report import Section
+
+if TYPE_CHECKING:
+    from ottla.testing.async_handle import KafkaAsync
+
+AuditedTest = tuple[str, str, str]
+"""A test that ended with a finding: its id, the kind and the line of the finding."""
+NAME_LENGTH_MAX: Final = 120
+
+
+class OttlaWarning(pytest.PytestWarning):
+    """A test has left something in its broker that the next one may meet."""
+
+
+class FixtureRun(ABC):
+    """One test and its brokers."""
+
+    __test__ = False
+
+    def __init__(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> None:
+        """`audited` gets what is found at the end."""
+        self.options = options
+        self.has_failed = False
+        self.groups: list[str] = []
+        self._node = node
+        self._all_audited = audited
+        self._numbers = count(1)
+
+    @abstractmethod
+    def kafka(self) -> Kafka: ...
+
+    @abstractmethod
+    def kafka_async(self) -> "KafkaAsync": ...
+
+    @abstractmethod
+    def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
+        """What the report of a phase that failed shows."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Empties what the options say, and reports what was left open."""
+
+    def new_name(self, kind: str) -> str:
+        """Unique to test, worker and call."""
+        words = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node.name).strip("-")[:NAME_LENGTH_MAX]
+        worker = getattr(self._node.config, "workerinput", {}).get("workerid")
+        return "-".join(filter(None, (worker, words, f"{kind}{next(self._numbers)}")))
+
+    def new_topic(self, partitions: int | None = None, **configs: object) -> str:
+        name = self.new_name("topic")
+        self.kafka().create_topic(name, partitions, configs={key.replace("_", "."): configs[key] for key in configs})
+        return name
+
+    def new_group(self) -> str:
+        name = self.new_name("group")
+        self.groups.append(name)
+        return name
+
+    def conclude(
+        self, found: list[AuditFinding], unused: Sequence[str], connections: Sequence[str], left: Sequence[str]
+    ) -> None:
+        """`unused` rules, `connections` that are open and groups that are `left` with members, each in a sentence.
+        Fails the test where the options say so."""
+        found = [
+            *found,
+            *leftover(FindingKind.L1, connections),
+            *leftover(FindingKind.L2, left),
+            *leftover(FindingKind.L3, unused),
+        ]
+        self._all_audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
+        self._report([*connections, *left])
+        wrong = [*unused, *self._audited(found)]
+        if wrong:
+            pytest.fail("\n".join(wrong), pytrace=False)
+
+    def judged_unused(self, sentences: list[str]) -> list[str]:
+        """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
+        than it says."""
+        if self.options.unused_faults == "error":
+            return [] if self.has_failed else sentences
+        if self.options.unused_faults == "warn":
+            for each in sentences:
+                warnings.warn(OttlaWarning(each), stacklevel=2)
+        return []
+
+    def _audited(self, found: list[AuditFinding]) -> list[str]:
+        """What the audit fails the test for."""
+        errors = [each for each in found if each.is_error(self.options.audit)]
+        return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
+
+    def _report(self, sentences: list[str]) -> None:
+        if not sentences or self.options.leaks == "ignore":
+            return
+        if self.options.leaks == "error":
+            pytest.fail("; ".join(sentences), pytrace=False)
+        for each in sentences:
+            warnings.warn(OttlaWarning(each), stacklevel=2)

@@ -1,0 +1,85 @@
+"""Brokers and partitions in another process."""
+
+from collections.abc import Iterator
+
+from ottla.protocol.errors import UnknownTopicOrPartition
+from ottla.testing.control.client import part
+from ottla.testing.control.documents import TopicDocument
+from ottla.testing.faults.faults import Fault
+from ottla.testing.remote.asking import RemoteControl
+from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
+from ottla.testing.views import PartitionView
+from ottla.testing.worker import NotRunningError
+
+
+class RemoteBrokers(KafkaBrokers[KafkaBroker]):
+    def __init__(self, control: RemoteControl) -> None:
+        self._control = control
+
+    def __getitem__(self, node_id: int) -> KafkaBroker:
+        known = self._control.node_ids
+        if node_id not in known:
+            raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {', '.join(map(str, known))}")
+        return RemoteBroker(self._control, node_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._control.node_ids)
+
+    def __len__(self) -> int:
+        return len(self._control.node_ids)
+
+
+class RemoteBroker(KafkaBroker):
+    def __init__(self, control: RemoteControl, node_id: int) -> None:
+        self._control = control
+        self.node_id = node_id
+
+    @property
+    def is_running(self) -> bool:
+        return self.node_id in self._control.ask("GET", "/v1")["brokers"]
+
+    def kill(self) -> None:
+        self._do("kill")
+
+    def stop(self) -> None:
+        self._do("stop")
+
+    def restart(self, *, after: float | None = None) -> None:
+        if after is not None:
+            raise self._control.not_served("restart(after=)")
+        self._do("restart")
+
+    def pause(self) -> None:
+        self._do("pause")
+
+    def resume(self) -> None:
+        self._do("resume")
+
+    def isolate(self) -> None:
+        raise self._control.not_served("links")
+
+    def _do(self, what: str) -> None:
+        self._control.ask("POST", f"/v1/brokers/{self.node_id}/{what}", {})
+
+
+class RemotePartition(KafkaPartition):
+    def __init__(self, control: RemoteControl, topic: str, index: int) -> None:
+        self._control = control
+        self.topic = topic
+        self.index = index
+
+    def describe(self) -> PartitionView:
+        found: TopicDocument = self._control.read(TopicDocument, "GET", f"/v1/topics/{part(self.topic)}")
+        if not 0 <= self.index < len(found.partitions):
+            raise UnknownTopicOrPartition(f"there is no partition {self.topic}-{self.index}")
+        return found.partitions[self.index]
+
+    def move_leader(self, *, to: int) -> None:
+        self._control.ask("POST", f"/v1/partitions/{part(self.topic)}/{self.index}/leader", {"to": to})
+
+    def shrink_isr(self, node_id: int, *, now: bool = False) -> Fault:
+        del node_id, now
+        raise self._control.not_served("shrink_isr")
+
+    def unclean_election(self) -> None:
+        raise self._control.not_served("an unclean election")
