@@ -3,7 +3,7 @@
 Base offsets and leader epochs lie outside a batch's checksum. Only its neighbours can contradict them: `BatchOrder`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.protocol.records.batch import (
@@ -54,6 +54,22 @@ def scan(file: File, position: int, end: int, *, check_crc: bool = True) -> Iter
             raise InvalidBatchError(position, "a batch whose checksum does not match")
         yield ScannedBatch(position, header, chunk[at : at + header.size_bytes])
         position += header.size_bytes
+
+
+def successive(
+    batches: Iterable[ScannedBatch], base_offset: int, last_offset: int, has_gaps: bool
+) -> Iterator[ScannedBatch]:
+    """`batches`, of which the first one's base or last offset is known and the other is -1. Raises InvalidBatchError at
+    one that does not begin where the one before it has ended."""
+    due = base_offset
+    for batch in batches:
+        header = batch.header
+        if due < 0:
+            due = last_offset - header.last_offset_delta
+        if header.base_offset < due or (header.base_offset > due and not has_gaps):
+            raise InvalidBatchError(batch.position, f"base offset {header.base_offset} where {due} was due")
+        due = header.next_offset
+        yield batch
 
 
 def _header_at(chunk: memoryview, at: int, position: int, end: int) -> BatchHeader:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.protocol.records.batch import crc_is_valid
 from ottla.storage import checkpoints
-from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, ScannedBatch, scan
+from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, ScannedBatch, scan, successive
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.durability import write_again
 from ottla.storage.files import FileSystem, write_atomically
@@ -243,13 +243,8 @@ class _Opening(NamedTuple):
         anchor = segment.anchor_for(INT64_MAX - 1)
         end_offset, position = anchor.base_offset, anchor.position
         last: ScannedBatch | None = None
-        for last in segment.batches_from(position):
-            header, position = last.header, last.position
-            if end_offset < 0:
-                end_offset = anchor.last_offset - header.last_offset_delta
-            if header.base_offset < end_offset or (header.base_offset > end_offset and not self.has_gaps):
-                raise InvalidBatchError(position, f"base offset {header.base_offset} where {end_offset} was due")
-            end_offset = header.next_offset
+        for last in successive(segment.batches_from(position), anchor.base_offset, anchor.last_offset, self.has_gaps):
+            end_offset, position = last.header.next_offset, last.position
         if following is not None and end_offset != following.base_offset:
             raise InvalidBatchError(position, f"end offset {end_offset}, but {following.base_offset} is next,")
         if following is None and last is not None and not crc_is_valid(last.view, 0, last.header):
