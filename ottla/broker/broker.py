@@ -18,6 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.health import BrokerLife, LifePhase
+from ottla.broker.admin_place import AdminPlace
 from ottla.broker.assembly import Parts
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.config.server import ServerConfig
@@ -37,7 +38,7 @@ from ottla.storage.meta_properties import DataDirectoryError
 from ottla.timer.clock import Clock
 
 if TYPE_CHECKING:
-    from ottla.broker.admin.site import AdminSite, BrokerAdmin
+    from ottla.broker.admin.site import AdminSite
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 
 __all__ = ["Broker", "StartError"]
@@ -89,10 +90,8 @@ class Broker:
         self.log = log or LazyLog()
         self._files, self.network = files or OsFileSystem(), network or TcpNetwork()
         self._store, self._boot_id = store, boot_id
-        self._admin_site, self._new_broker_time = admin_site, new_broker_time
+        self._admin, self._new_broker_time = AdminPlace(admin_site), new_broker_time
         self._new_dispatcher, self._new_connection = new_dispatcher, new_connection
-        self._own_site: AdminSite | None = None
-        self._admin: BrokerAdmin | None = None
         self.life = BrokerLife()
 
     async def start(self) -> None:
@@ -116,7 +115,7 @@ class Broker:
             undo.callback(self._end_admin)
             try:
                 # First of all, so that the recovery of the data can be watched.
-                await self._open_admin()
+                await self._admin.open(self.runtime, self.life, self.network, self.listeners)
                 data = await BrokerData.open(self.runtime, self._files, self._data_dir, self._store, self._boot_id)
                 undo.callback(data.abandon)
                 self._assemble(data)
@@ -140,36 +139,12 @@ class Broker:
         self.topics, self.auto_topic_creation = parts.topics, parts.auto_topic_creation
         self.config_admin, self.producer_ids = parts.config_admin, parts.producer_ids
         self.server, self.fetch_sessions, self.events = parts.server, parts.fetch_sessions, parts.events
-
-        if self._admin is not None:
-            probe = parts.health_probe()
-            self._admin.assembled(probe, parts.metric_sources(probe), parts.node_view())
-
-    async def _open_admin(self) -> None:
-        """Raises StartError."""
-        address = self.config.ottla_admin_listener
-        if address is None:
-            return
-        from ottla.broker.admin.site import AdminSite, BrokerAdmin
-
-        self._admin = BrokerAdmin(self.runtime, self.life)
-        if self._admin_site is None:
-            site = AdminSite(self.runtime)
-            await site.open(self.network, address)
-            self._own_site = site
-        else:
-            site = self._admin_site
-        site.add(self._admin)
-        self.listeners.admin_opened(site.url)
+        self._admin.assembled(parts)
 
     def _end_admin(self) -> None:
         """The last that ends: probes are answered until then."""
         self.life.enter(LifePhase.ENDED)
-        if self._admin is not None and self._admin.probe is not None:
-            self._admin.probe.disk.stop()
-        if self._own_site is not None:
-            self._own_site.close()
-            self._own_site = None
+        self._admin.end()
 
     async def _join(self) -> None:
         # Clients that connect before `serve` wait for it. A broker that is alone never gives way to another broker:
@@ -255,7 +230,7 @@ class Broker:
     @property
     def admin_url(self) -> str:
         """Of the broker's own admin listener; empty where it has none."""
-        return "" if self._own_site is None else self._own_site.url
+        return self._admin.own_url
 
     @property
     def is_serving(self) -> bool:

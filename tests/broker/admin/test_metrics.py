@@ -69,10 +69,10 @@ def test_page_and_table_have_the_same_metrics() -> None:
 async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
     async with observed(tmp_path, ottla_events_enable="true") as broker:
         await create_topic(broker, "t", [0])
-        admin = broker._admin
+        admin = broker._admin.broker
         assert admin is not None
         assert admin.metrics is not None
-        site = broker._own_site
+        site = broker._admin.own_site
         assert site is not None
         found = await scraped(broker.admin_url)
         names = {re.sub("_(bucket|sum|count)$", "", name) for name, _ in found}
