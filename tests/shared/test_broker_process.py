@@ -92,12 +92,11 @@ def test_each_test_finds_the_seed(suite: pytest.Pytester, mode: str) -> None:
     elsewhere(suite, f"--ottla-isolation={mode}").assert_outcomes(passed=4)
 
 
-def test_clock_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> None:
+def test_clock_is_moved_from_here(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         from datetime import UTC, datetime, timedelta
         import pytest
-        from ottla.testing import NotServedHere
 
         def test_clock(kafka, kafka_clock):
             kafka.create_topic("orders", 1, configs={"retention.ms": 1000, "segment.ms": 1000})
@@ -115,6 +114,17 @@ def test_clock_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> 
 
         def test_clock_is_real_again(kafka):
             assert abs(kafka.clock.now() - datetime.now(UTC)) < timedelta(hours=1)
+        """
+    )
+
+    elsewhere(suite).assert_outcomes(passed=3)
+
+
+def test_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from ottla.testing import NotServedHere
 
         def test_cluster(kafka_cluster):
             kafka = kafka_cluster
@@ -152,7 +162,7 @@ def test_clock_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> 
         """
     )
 
-    elsewhere(suite).assert_outcomes(passed=12)
+    elsewhere(suite).assert_outcomes(passed=9)
 
 
 def test_large_and_odd_records_come_through(suite: pytest.Pytester) -> None:
