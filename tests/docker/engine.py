@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[2]
 IMAGE = "ottla-under-test"
 # Testcontainers takes the tag for a version of Confluent Platform.
 KAFKA_IMAGE = f"{IMAGE}-kafka:7.9.0"
+# For Testcontainers. Ryuk is an image of its own, which removes containers of test runs that were killed. Where tests
+# run in a container, Testcontainers would start yet another, which cannot be had everywhere, to find the host.
+TESTCONTAINERS = {"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_HOST_OVERRIDE": "localhost"}
 HEALTHY_WITHIN_S = 60
 # A build without anything in its cache takes longest.
 DONE_WITHIN_S = 300

@@ -18,7 +18,7 @@ from testcontainers.core.network import Network
 
 from benchmarks import apache_kafka
 from benchmarks.figure import NotMeasured
-from tests.docker.engine import build_kafka_image
+from tests.docker.engine import TESTCONTAINERS, build_kafka_image
 from tests.java_tools import OPTIONS
 from tests.locks import alone
 
@@ -27,8 +27,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 JAVA = Path(__file__).parents[1] / "java"
 READ_WITHIN_S = 30
 CONTAINERS_WITHIN_S = 300
-# It is an image of its own, which removes containers of test runs that were killed.
-NO_RYUK = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,7 @@ def test_testcontainers_for_java(image: str) -> None:
 
     done = subprocess.run(
         ["java", *OPTIONS, "-cp", classpath, str(JAVA / "Containers.java"), image],
-        env=os.environ | NO_RYUK,
+        env=os.environ | TESTCONTAINERS,
         capture_output=True,
         text=True,
         timeout=CONTAINERS_WITHIN_S,

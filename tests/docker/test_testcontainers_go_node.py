@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.go_programs import built
-from tests.docker.engine import build_kafka_image, docker
+from tests.docker.engine import TESTCONTAINERS, build_kafka_image, docker
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -24,9 +24,9 @@ def image() -> str:
 
 
 @pytest.fixture(autouse=True)
-def without_ryuk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an image of its own, which removes containers of test runs that were killed."""
-    monkeypatch.setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+def with_testcontainers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TESTCONTAINERS.items():
+        monkeypatch.setenv(name, value)
 
 
 def printed(*command: str) -> str:
