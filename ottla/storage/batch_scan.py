@@ -18,6 +18,8 @@ from ottla.storage.files import File
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
 
 CHUNK_BYTES = 1024 * 1024
+# Entries of indexes have it in four bytes (Kafka's `OffsetIndex`).
+RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class InvalidBatchError(Exception):
@@ -68,6 +70,18 @@ def successive(
             due = last_offset - header.last_offset_delta
         if header.base_offset < due or (header.base_offset > due and not has_gaps):
             raise InvalidBatchError(batch.position, f"base offset {header.base_offset} where {due} was due")
+        due = header.next_offset
+        yield batch
+
+
+def rising(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[ScannedBatch]:
+    """`batches` of the segment at `base_offset`. Raises InvalidBatchError at one whose offsets are not behind those of
+    the one before it, or too far away for the entry of an index."""
+    due = 0
+    for batch in batches:
+        header = batch.header
+        if header.base_offset < due or header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
+            raise InvalidBatchError(batch.position, f"base offset {header.base_offset} in the segment of {base_offset}")
         due = header.next_offset
         yield batch
 

@@ -369,6 +369,26 @@ def test_a_flipped_bit_at_the_end_of_a_flushed_segment_is_found(is_last: bool, w
         assert found.log_end_offset == end.header.base_offset
 
 
+@pytest.mark.parametrize("bit", range(64))
+def test_rotted_base_offset_of_a_cold_batch_is_corrupt(bit: int) -> None:
+    """Also one that fits into no index, when the reader makes those of the segment again."""
+    config = LogConfig(segment_bytes=320, index_interval_bytes=10)
+    disk = FakeDisk()
+    directory = open_directory(disk, config)
+    log = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
+    append(log, *[batch(f"value {n}", timestamp=NOW + n) for n in range(10)])
+    directory.close()
+    segment = log.segments[1]
+    rotted = list(segment.batches_from(0))[1]
+    disk.flip_bit(segment.path(".log"), rotted.position * 8 + bit)
+
+    found = reopened(disk, config)
+
+    with pytest.raises(CorruptMessage):
+        found.read(rotted.header.base_offset, 1 << 20, found.log_end_offset, wait=True)
+    assert found.log_end_offset == log.log_end_offset
+
+
 def test_no_segment_survives_a_power_failure_alone() -> None:
     """A log that was never flushed, on a disk that keeps no order between names, has records from its begin on."""
     disk = FakeDisk()
