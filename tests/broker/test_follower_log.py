@@ -24,7 +24,7 @@ def sent(*, records: int) -> bytearray:
     return bytearray(alone(records=records).log.read(0, 1 << 20, upper_bound=records).records)
 
 
-def append(target: Partition, records: bytearray) -> Exception | None:
+def append(target: Partition, records: bytearray, leader_start_offset: int = 0) -> Exception | None:
     """As what the leader's response has brought; returns what is reported if it cannot be appended."""
     reported: list[Exception | None] = []
 
@@ -32,7 +32,7 @@ def append(target: Partition, records: bytearray) -> Exception | None:
         reported.append(error)
         return []
 
-    effect = AppendRecords(target, memoryview(records), target.log.log_end_offset, 0, 0)
+    effect = AppendRecords(target, memoryview(records), target.log.log_end_offset, 0, leader_start_offset)
     assert perform([effect], report, now_ms=0, wall_ms=NOW) == []
     return reported[0]
 
@@ -134,6 +134,21 @@ def test_empty_log_accepts_batch_that_begins_before_its_start() -> None:
     assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (2, 4, 2)
     assert target.log.read(2, 1 << 20, upper_bound=4).records == batch
     assert target.log.epochs.entries == (EpochEntry(5, 2),)
+
+
+def test_log_that_the_leader_has_deleted_begins_within_a_batch() -> None:
+    """Records of a leader that was replaced end where the log of its successor begins, within a batch: the successor
+    has forgotten the epoch before its own, and cannot say where the two logs part (§14.5.4)."""
+    target = follower(records=3)
+    batch = build_batch([Record(timestamp=NOW, key=None, value=b"v") for _ in range(4)])
+    assign_offset_and_epoch(batch, 0, 2, 6)
+
+    assert isinstance(append(target, batch, leader_start_offset=2), CorruptMessage)
+    assert append(target, batch, leader_start_offset=3) is None
+
+    assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (3, 6, 3)
+    assert target.log.read(3, 1 << 20, upper_bound=6).records == batch
+    assert target.log.epochs.entries == (EpochEntry(6, 3),)
 
 
 def test_damaged_batch_before_the_start_leaves_log_unchanged() -> None:

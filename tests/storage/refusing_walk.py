@@ -61,7 +61,7 @@ class RefusingWalk:
             records, offset = keyed((key, value)), log.log_end_offset
             assign_offset_and_epoch(records, 0, offset, 5)
             with suppress(KafkaStorageError):
-                follower_log.append(self._replica, records, wall_ms=NOW)
+                follower_log.append(self._replica, records, 0, wall_ms=NOW)
                 self._records.append((offset, key.encode(), value.encode()))
 
     def _commit(self, _: int) -> None:

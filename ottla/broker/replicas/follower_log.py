@@ -33,7 +33,7 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
         try:
             match effect:
                 case AppendRecords():
-                    append(effect.partition, effect.records, wall_ms=wall_ms)
+                    append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
                 case Truncate():
                     effect.partition.log.truncate_to(effect.offset)
                     effect.partition.log_truncated()
@@ -46,28 +46,31 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
     return facts
 
 
-def append(partition: Partition, records: memoryview, *, wall_ms: int) -> None:
-    """Appends what the leader sent. Raises CorruptMessage, the log being unchanged, KafkaStorageError or OSError."""
-    log, start = partition.log, partition.log.log_start_offset
-    if log.log_end_offset == start:
-        _maybe_start_within_batch(partition, records)
+def append(partition: Partition, records: memoryview, leader_start_offset: int, *, wall_ms: int) -> None:
+    """Appends what the leader sent, whose log begins at `leader_start_offset`. Raises CorruptMessage, the log being
+    unchanged, KafkaStorageError or OSError."""
+    log, end = partition.log, partition.log.log_end_offset
+    is_cut_within = max(log.log_start_offset, leader_start_offset) >= end and _start_within_batch(partition, records)
     log.append_as_follower(records, now_wall_ms=wall_ms)
     log.write_pending(now_wall_ms=wall_ms)
-    if log.log_start_offset < start:
-        log.delete_records_before(start)
-        partition.high_watermark = start
+    if is_cut_within:
+        log.delete_records_before(end)
+        partition.high_watermark = end
 
 
-def _maybe_start_within_batch(partition: Partition, records: memoryview) -> None:
-    """DeleteRecords may leave a log start within a batch. An empty log takes the whole of that batch, and begins with
-    it."""
+def _start_within_batch(partition: Partition, records: memoryview) -> bool:
+    """DeleteRecords may leave a log start within a batch. A log that is empty, or of which the leader has deleted all,
+    takes the whole of that batch and begins with it. Such records need not be the leader's: it has no epoch left that
+    could say so, and answers that they end where its own log begins (KIP-101)."""
     for _, header in iterate_batches(records):
-        if header.base_offset < partition.log.log_start_offset < header.next_offset:
-            # All are checked before the log is changed.
-            for _ in validate_replicated(records, header.base_offset):
-                pass
-            restart(partition, header.base_offset)
-        return
+        if not header.base_offset < partition.log.log_end_offset < header.next_offset:
+            break
+        # All are checked before the log is changed.
+        for _ in validate_replicated(records, header.base_offset):
+            pass
+        restart(partition, header.base_offset)
+        return True
+    return False
 
 
 def truncate(partition: Partition, offset: int) -> None:

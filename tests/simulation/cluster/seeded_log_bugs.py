@@ -35,7 +35,7 @@ def deletes_records_up_to_the_log_end(patch: Patch) -> None:
 
 
 def refuses_batches_across_the_log_start(patch: Patch) -> None:
-    patch.setattr(follower_log, "_maybe_start_within_batch", lambda *_: None)
+    patch.setattr(follower_log, "_start_within_batch", lambda *_: False)
 
 
 def keeps_a_refused_write_in_memory(patch: Patch) -> None:
