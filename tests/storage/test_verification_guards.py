@@ -173,7 +173,7 @@ def test_plain_batch_in_an_open_transaction_is_refused(producing: Producing) -> 
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_plain_batch_does_not_overtake_a_refused_one(producing: Producing, is_known: bool) -> None:
-    """As on Kafka: the batch that was asked about may come again, whoever the producer is here."""
+    """As on Kafka: the batch that was asked about may come again, also where the producer is new."""
     if is_known:
         producing.append(0, plain=True)
     following = producing.end

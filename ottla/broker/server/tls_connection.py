@@ -267,8 +267,8 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
             self._encrypt(memoryview(short))
 
     def _encrypt(self, data: memoryview) -> None:
-        """What is sealed already goes first, where OpenSSL has no room for both: the other side works on it meanwhile,
-        and the next piece gets its memory. A long answer in one piece would come into new pages each time."""
+        """What is sealed already goes first, where OpenSSL has no room for both: the other side can begin with it, and
+        the next piece gets its memory. A long answer in one piece would come into new pages each time."""
         if self._outgoing.pending + len(data) > ENCRYPTED_AT_ONCE:
             self._flush()
         tls, position = self._object(), 0
