@@ -100,7 +100,7 @@ class Decisions:
 
     # What has to hold after it.
 
-    def settle(self) -> None:
+    def end_step(self) -> None:
         """The step has been seen whole."""
         for where, offset, decision in self._written:
             self._markers.setdefault((where, decision), set()).add(offset)

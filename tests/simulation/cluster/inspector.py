@@ -214,7 +214,7 @@ class BrokerInspector:
         """I-31 and I-35 to I-38. A leader that was replaced may keep open what the next one has ended, and one that has
         lost its log need not know it yet."""
         decisions = self._cluster.decisions
-        decisions.settle()
+        decisions.end_step()
         leading = self._with_transactions if self._with_transactions and self.is_registered else ()
         for partition in leading:
             state = self._cluster.truth.partition(partition.topic, partition.index)

@@ -25,7 +25,7 @@ COMMITTED, ABORTED = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE
 
 
 @dataclass
-class Told:
+class Judged:
     """The judge of one transactional id, whose log its test writes."""
 
     index: int = 0
@@ -64,50 +64,50 @@ class Told:
         self.decisions.marker_came(where, parse_batch_header(marker), memoryview(marker))
 
     def violated(self) -> list[str]:
-        self.decisions.settle()
+        self.decisions.end_step()
         return [each.partition(":")[0] for each in self._judge.violations]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def judged() -> Judged:
+    return Judged()
 
 
-def test_life_of_a_transaction_is_right(told: Told) -> None:
-    told.say(EMPTY, ONGOING)
-    told.decisions.check_open(PLACE, {PRODUCER: 0}, 1)
-    told.say(COMMITTING)
-    told.decisions.ended((PRODUCER, 0), commit=True)
-    told.mark()
-    told.replicated[PLACE] = 2
-    told.say(COMMITTED)
+def test_life_of_a_transaction_is_right(judged: Judged) -> None:
+    judged.say(EMPTY, ONGOING)
+    judged.decisions.check_open(PLACE, {PRODUCER: 0}, 1)
+    judged.say(COMMITTING)
+    judged.decisions.ended((PRODUCER, 0), commit=True)
+    judged.mark()
+    judged.replicated[PLACE] = 2
+    judged.say(COMMITTED)
 
-    assert told.violated() == []
+    assert judged.violated() == []
 
 
 @pytest.mark.parametrize(
     "states",
     [(EMPTY, COMMITTING), (ONGOING, EMPTY), (ONGOING, COMMITTING, ABORTED), (ONGOING, ABORTING, COMMITTING)],
 )
-def test_states_follow_each_other_by_the_table(told: Told, states: tuple[TransactionState, ...]) -> None:
-    told.mark(), told.mark(commit=False)
-    told.replicated[PLACE] = 2
-    told.say(*states)
+def test_states_follow_each_other_by_the_table(judged: Judged, states: tuple[TransactionState, ...]) -> None:
+    judged.mark(), judged.mark(commit=False)
+    judged.replicated[PLACE] = 2
+    judged.say(*states)
 
-    assert "I-35" in told.violated()
+    assert "I-35" in judged.violated()
 
 
-def test_outcome_of_an_epoch_is_decided_once(told: Told) -> None:
-    told.say(ONGOING)
-    told.say(COMMITTING, epoch=1, version=2)
-    told.mark(epoch=1)
-    told.replicated[PLACE] = 2
-    told.say(COMMITTED, epoch=1, version=2)
-    assert told.violated() == []
+def test_outcome_of_an_epoch_is_decided_once(judged: Judged) -> None:
+    judged.say(ONGOING)
+    judged.say(COMMITTING, epoch=1, version=2)
+    judged.mark(epoch=1)
+    judged.replicated[PLACE] = 2
+    judged.say(COMMITTED, epoch=1, version=2)
+    assert judged.violated() == []
 
-    told.say(ABORTING, epoch=1, version=2)
+    judged.say(ABORTING, epoch=1, version=2)
 
-    assert "I-35" in told.violated()
+    assert "I-35" in judged.violated()
 
 
 @pytest.mark.parametrize(
@@ -115,48 +115,48 @@ def test_outcome_of_an_epoch_is_decided_once(told: Told) -> None:
     [{"commit": False}, {"epoch": 1}, {"where": OTHER}],
     ids=["another outcome", "another epoch", "a partition that has no part"],
 )
-def test_marker_that_was_not_decided_is_found(told: Told, marker: dict[str, Any]) -> None:
-    told.say(ONGOING, COMMITTING)
-    told.mark()
-    assert told.violated() == []
+def test_marker_that_was_not_decided_is_found(judged: Judged, marker: dict[str, Any]) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.mark()
+    assert judged.violated() == []
 
-    told.mark(**marker)
+    judged.mark(**marker)
 
-    assert told.violated() == ["I-36"]
+    assert judged.violated() == ["I-36"]
 
 
-def test_marker_before_its_decision_is_found(told: Told) -> None:
+def test_marker_before_its_decision_is_found(judged: Judged) -> None:
     """But in one step they come in any order."""
-    told.say(ONGOING)
-    told.mark()
-    told.say(COMMITTING)
-    assert told.violated() == []
+    judged.say(ONGOING)
+    judged.mark()
+    judged.say(COMMITTING)
+    assert judged.violated() == []
 
-    told.say(COMMITTED, ONGOING, epoch=0)
-    told.mark(epoch=3)
-    assert "I-36" in told.violated()
+    judged.say(COMMITTED, ONGOING, epoch=0)
+    judged.mark(epoch=3)
+    assert "I-36" in judged.violated()
 
 
 @pytest.mark.parametrize(("replicated", "is_found"), [(1, True), (2, False)])
-def test_complete_transaction_has_its_markers_replicated(told: Told, replicated: int, is_found: bool) -> None:
-    told.say(ONGOING, COMMITTING)
-    told.mark(offset=1)
-    told.replicated[PLACE] = replicated
+def test_complete_transaction_has_its_markers_replicated(judged: Judged, replicated: int, is_found: bool) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.mark(offset=1)
+    judged.replicated[PLACE] = replicated
 
-    told.say(COMMITTED)
+    judged.say(COMMITTED)
 
-    assert (told.violated() == ["I-36"]) is is_found
+    assert (judged.violated() == ["I-36"]) is is_found
 
 
-def test_answer_before_its_decision_is_found(told: Told) -> None:
+def test_answer_before_its_decision_is_found(judged: Judged) -> None:
     """Also of the second transaction with the same epoch."""
-    told.say(ONGOING, COMMITTING)
-    told.decisions.ended((PRODUCER, 0), commit=True)
-    assert told.violated() == []
+    judged.say(ONGOING, COMMITTING)
+    judged.decisions.ended((PRODUCER, 0), commit=True)
+    assert judged.violated() == []
 
-    told.decisions.ended((PRODUCER, 0), commit=True)
+    judged.decisions.ended((PRODUCER, 0), commit=True)
 
-    assert told.violated() == ["I-37"]
+    assert judged.violated() == ["I-37"]
 
 
 @pytest.mark.parametrize(
@@ -169,30 +169,30 @@ def test_answer_before_its_decision_is_found(told: Told) -> None:
     ],
 )
 def test_open_transaction_is_known_to_its_coordinator(
-    told: Told, state: TransactionState, where: tuple[str, int], high_watermark: int, is_found: bool
+    judged: Judged, state: TransactionState, where: tuple[str, int], high_watermark: int, is_found: bool
 ) -> None:
-    told.say(state)
+    judged.say(state)
 
-    told.decisions.check_open(where, {PRODUCER: 0, 4711: 0}, high_watermark)
+    judged.decisions.check_open(where, {PRODUCER: 0, 4711: 0}, high_watermark)
 
-    assert (told.violated() == ["I-38"]) is is_found
-
-
-def test_two_open_transactions_of_one_id_are_found(told: Told) -> None:
-    told.say(EMPTY)
-    told.say(EMPTY, ONGOING, producer=8)
-    told.decisions.check_open(PLACE, {8: 0}, 1)
-    assert told.violated() == []
-
-    told.decisions.check_open(PLACE, {PRODUCER: 0, 8: 1}, 1)
-
-    assert "I-31" in told.violated()
+    assert (judged.violated() == ["I-38"]) is is_found
 
 
-def test_what_a_rotten_disk_hides_is_no_violation(told: Told) -> None:
-    told.say(ONGOING)
-    told.decisions.lose_sight()
+def test_two_open_transactions_of_one_id_are_found(judged: Judged) -> None:
+    judged.say(EMPTY)
+    judged.say(EMPTY, ONGOING, producer=8)
+    judged.decisions.check_open(PLACE, {8: 0}, 1)
+    assert judged.violated() == []
 
-    told.mark()
+    judged.decisions.check_open(PLACE, {PRODUCER: 0, 8: 1}, 1)
 
-    assert told.violated() == []
+    assert "I-31" in judged.violated()
+
+
+def test_what_a_rotten_disk_hides_is_no_violation(judged: Judged) -> None:
+    judged.say(ONGOING)
+    judged.decisions.lose_sight()
+
+    judged.mark()
+
+    assert judged.violated() == []
