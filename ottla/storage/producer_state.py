@@ -136,13 +136,15 @@ class ProducerStateManager:
         state = self._recent.get(producer_id) or self._table.find_packed(producer_id)
         if state is None:
             # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
-            if not header.attributes & TRANSACTIONAL_BIT:
+            if not header.attributes & TRANSACTIONAL_BIT and producer_id not in self._guards.waiting:
                 return None
             state = _UNKNOWN
         elif state.epoch == header.producer_epoch and state.batches and header.base_sequence >= 0:
             # What follows on the last batch cannot be one of the last five.
             if header.base_sequence == (state.batches[-1].last_sequence + 1) & SEQUENCE_MASK:
-                if not header.attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0:
+                is_plain = not header.attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0
+                # A batch that waits to be verified, or was refused, is not overtaken by a plain one either.
+                if is_plain and producer_id not in self._guards.waiting:
                     return None
             elif duplicate := _find_duplicate(state, header.base_sequence, header.last_sequence):
                 return duplicate

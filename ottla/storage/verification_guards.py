@@ -35,21 +35,21 @@ NOT_VERIFIED: Final = VerificationGuard(-1, -1, 0, raises_epoch=False)
 class VerificationGuards:
     """Of one partition, by producer id; one for each at most. They are in memory alone."""
 
-    __slots__ = ("_guards",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._guards: dict[int, VerificationGuard] = {}
+        self.waiting: dict[int, VerificationGuard] = {}
 
     def get(self, producer_id: int) -> VerificationGuard | None:
-        return self._guards.get(producer_id)
+        return self.waiting.get(producer_id)
 
     def take(
         self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int, *, raises_epoch: bool
     ) -> VerificationGuard:
         """The producer's guard: a new one, or the one that waits for an answer already."""
-        guard = self._guards.get(producer_id)
+        guard = self.waiting.get(producer_id)
         if guard is None:
-            guard = self._guards[producer_id] = VerificationGuard(
+            guard = self.waiting[producer_id] = VerificationGuard(
                 epoch, sequence, now_wall_ms, raises_epoch=raises_epoch
             )
         elif epoch > guard.epoch:
@@ -60,26 +60,26 @@ class VerificationGuards:
 
     def drop(self, producer_id: int) -> None:
         """A batch of the transaction is appended: later ones need no guard."""
-        self._guards.pop(producer_id, None)
+        self.waiting.pop(producer_id, None)
 
     def drop_by_marker(self, producer_id: int, epoch: int) -> None:
         """A marker has come. Where transactions raise the epoch, one with the epoch of the guard ends the transaction
         before, and the guard is that of the next one, which is being registered."""
-        guard = self._guards.get(producer_id)
+        guard = self.waiting.get(producer_id)
         if guard is not None and not (guard.raises_epoch and guard.epoch == epoch):
-            del self._guards[producer_id]
+            del self.waiting[producer_id]
 
     def expire(self, now_wall_ms: int, expiration_ms: int) -> None:
         """Of the oldest, those that are too old, as many as a step of the loop has time for."""
-        for producer_id in list(islice(self._guards, EXPIRED_AT_ONCE)):
-            if now_wall_ms - self._guards[producer_id].made_ms >= expiration_ms:
-                del self._guards[producer_id]
+        for producer_id in list(islice(self.waiting, EXPIRED_AT_ONCE)):
+            if now_wall_ms - self.waiting[producer_id].made_ms >= expiration_ms:
+                del self.waiting[producer_id]
 
     def clear(self) -> None:
-        self._guards.clear()
+        self.waiting.clear()
 
     def end_term(self) -> None:
         """Who still waits for an answer is to ask again."""
-        for guard in self._guards.values():
+        for guard in self.waiting.values():
             guard.is_of_past_term = True
-        self._guards.clear()
+        self.waiting.clear()

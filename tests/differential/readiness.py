@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from ottla.broker.handlers.find_coordinator import GROUP, TRANSACTION
 from ottla.broker.server.apis import APIS
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -87,6 +89,8 @@ def _codes(connection: Connection, groups: list[str]) -> Iterator[int]:
         yield from (each.error_code for each in found.coordinators)
     described = connection.ask(DescribeGroupsRequest(groups=groups), 5)
     yield from (each.error_code for each in described.groups)
+    transactions = connection.ask(DescribeTransactionsRequest(transactional_ids=groups), 0).transaction_states
+    yield from {each.error_code for each in transactions} - {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
     yield connection.ask(ListTransactionsRequest(), 0).error_code
     yield connection.ask(InitProducerIdRequest(transactional_id=None), 4).error_code
 

@@ -117,6 +117,29 @@ def sequences_of_version_12(script: Script) -> None:
     script.log("t", 1)
 
 
+def plain_after_a_refused_batch(script: Script) -> None:
+    """A leader remembers the sequence of a transactional batch that was refused: plain ones do not overtake it."""
+    script.create("t", partitions=2)
+    producer = ScriptedProducer(script, "p")
+    producer.initialize()
+    producer.produce("t", "plain", transactional=False)
+    producer.produce("t", "refused", sequence=5)
+    producer.produce("t", "before", sequence=1, transactional=False)
+    producer.produce("t", "refused", sequence=1)
+    producer.produce("t", "behind", sequence=2, transactional=False)
+    producer.produce("t", "next epoch", transactional=False, epoch=producer.epoch + 1)
+    producer.produce("t", "behind", sequence=1, transactional=False, epoch=producer.epoch + 1)
+    for number, version in enumerate((9, 11, 12)):
+        unknown = {"producer_id": MADE_UP + number, "epoch": 0, "index": 1, "version": version}
+        producer.produce("t", "refused", sequence=3, **unknown)
+        producer.produce("t", "behind", sequence=4, transactional=False, **unknown)
+        producer.produce("t", "in its place", sequence=3, transactional=False, **unknown)
+        producer.produce("t", "before", transactional=False, **unknown)
+    describe_producers(script, "t", 0, 1)
+    script.log("t")
+    script.log("t", 1)
+
+
 def readers(script: Script) -> None:
     """Fetch, its aborted transactions, and ListOffsets, in between and at the end."""
     script.create("t")
@@ -325,6 +348,7 @@ SCRIPTS = (
     without_an_id,
     sequences,
     sequences_of_version_12,
+    plain_after_a_refused_batch,
     readers,
     deleted_beginning,
     markers_by_hand,

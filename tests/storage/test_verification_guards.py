@@ -171,6 +171,19 @@ def test_plain_batch_in_an_open_transaction_is_refused(producing: Producing) -> 
     assert producing.refusal(1, plain=True) is InvalidTxnState
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_plain_batch_does_not_overtake_a_refused_one(producing: Producing, is_known: bool) -> None:
+    """As on Kafka: the batch that was asked about may come again, also where the producer is new."""
+    if is_known:
+        producing.append(0, plain=True)
+    following = producing.end
+    producing.ask(following)
+
+    assert producing.refusal(following + 1, plain=True) is OutOfOrderSequenceNumber
+    assert producing.append(following, plain=True) is None
+    assert producing.refusal(following + 1, plain=True) is OutOfOrderSequenceNumber
+
+
 def test_offsets_in_a_transaction_have_no_sequence(producing: Producing) -> None:
     """§40.4.3: two batches of them are not each other's repetition."""
     guard = producing.ask(-1)

@@ -12,7 +12,13 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_memory import HANDSHAKES_BYTES_MAX, ConnectionMemory
-from ottla.broker.server.tls_connection import CIPHERTEXT_BYTES, RECORD_BYTES, TlsConnection, ciphertext_buffer
+from ottla.broker.server.tls_connection import (
+    CIPHERTEXT_BYTES,
+    ENCRYPTED_AT_ONCE,
+    RECORD_BYTES,
+    TlsConnection,
+    ciphertext_buffer,
+)
 from ottla.broker.server.tls_listener import HANDSHAKE_TIMEOUT_MS, AcceptedTls, TlsListener, TlsShared
 from ottla.protocol.messages.describe_cluster import DescribeClusterResponse
 from tests.broker.sasl_world import ASK_FRAME, PLAINTEXT, SaslWorld
@@ -32,6 +38,7 @@ class Socket:
 
     def __init__(self) -> None:
         self.written = bytearray()
+        self.writes: list[int] = []
         self.protocol: Any = None
         self.is_reading = True
         self.is_closed = False
@@ -42,6 +49,7 @@ class Socket:
     def write(self, data: bytes) -> None:
         if not self.is_closed:
             self.written += data
+            self.writes.append(len(data))
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """All is sent at once."""
@@ -357,3 +365,19 @@ def test_what_goes_in_comes_out(pieces: list[bytes], cut: int, size: int) -> Non
         position += 5 + int.from_bytes(records[position + 3 : position + 5], "big")
         count += 1
     assert count == -(-len(data) // RECORD_BYTES), f"{[len(piece) for piece in pieces]}"
+
+
+def test_long_answer_leaves_while_it_is_encrypted() -> None:
+    """Never whole: a copy of it would come into new pages each time, and the other side would wait for its end."""
+    inner, client = layer(100)
+    client.send(client.sealed(b"x"))
+    before = len(client.socket.writes)
+    head, answer = b"h" * 100, bytes(1 << 20)
+
+    inner.transport.writelines([head, memoryview(answer)])
+
+    writes = client.socket.writes[before:]
+    records_at_once = ENCRYPTED_AT_ONCE // RECORD_BYTES
+    assert max(writes) <= ENCRYPTED_AT_ONCE + records_at_once * 40
+    assert len(writes) <= len(answer) // ENCRYPTED_AT_ONCE + 2
+    assert client.received() == head + answer

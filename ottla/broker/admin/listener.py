@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Mapping
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,13 @@ from ottla.storage.files import reason_of
 
 if TYPE_CHECKING:
     from ottla.broker.admin.tls import AdminTls
+    from ottla.broker.admin.tokens import AdminTokens
 
 CONNECTIONS_MAX = 64
 # Beyond those: whatever scrapers do, a probe is answered.
 PROBE_CONNECTIONS_MAX = 8
 PROBES = "/health/"
-# For clients of this machine, and those with a certificate.
+# For clients of this machine, and those with a certificate or a token.
 ABOUT_CLIENTS = "/api/"
 BACKLOG = 64
 
@@ -35,6 +37,7 @@ class AdminListener:
         self.url = ""
         self._pages = pages
         self._tls: AdminTls | None = None
+        self._tokens: AdminTokens | None = None
         self._socket: ListeningSocket | None = None
         self._connections: dict[HttpConnection, None] = {}
         # For probes alone: there were too many connections when they came.
@@ -42,8 +45,11 @@ class AdminListener:
         self._is_importing = False
 
     async def open(self, network: Network, address: tuple[str, int]) -> None:
-        """Raises StartError where the address, or the certificates of TLS, cannot be had."""
-        self._tls = self._certificates()
+        """Raises StartError where the address, the certificates of TLS or the tokens cannot be had."""
+        try:
+            self._tls, self._tokens = self._certificates(), self._known_tokens()
+        except ConfigError as error:
+            raise StartError(str(error)) from None
         try:
             self._socket = await network.listen(self._accepted, *address, backlog=BACKLOG)
         except OSError as error:
@@ -58,10 +64,15 @@ class AdminListener:
         # Imported here: most brokers start without it.
         from ottla.broker.admin.tls import admin_tls
 
-        try:
-            return admin_tls(self.runtime)
-        except ConfigError as error:
-            raise StartError(str(error)) from None
+        return admin_tls(self.runtime)
+
+    def _known_tokens(self) -> "AdminTokens | None":
+        path = self.runtime.config.ottla_admin_tokens_file
+        if path is None:
+            return None
+        from ottla.broker.admin.tokens import AdminTokens
+
+        return AdminTokens(self.runtime, Path(path))
 
     def _accepted(self) -> asyncio.BufferedProtocol:
         connection = HttpConnection(self)
@@ -97,12 +108,9 @@ class AdminListener:
             return sentence(503, f"there are {CONNECTIONS_MAX} connections already")._replace(
                 headers=(("Connection", "close"),)
             )
-        if request.path.startswith(ABOUT_CLIENTS) and not self._may_name_clients(connection):
-            return sentence(
-                403,
-                "this page names clients: it is served where ottla.admin.listener is a loopback address, and to who "
-                "shows a certificate (ottla.admin.ssl.client.auth)",
-            )
+        refused = self._refused(request, connection)
+        if refused is not None:
+            return refused
         page = self._pages.get(request.path)
         if page is None:
             known = " ".join(sorted(self._pages))
@@ -112,15 +120,37 @@ class AdminListener:
     def refusal(self, status: int, why: str) -> HttpResponse:
         return sentence(status, why)
 
-    def _may_name_clients(self, connection: HttpConnection) -> bool:
-        if self._socket is None:
-            return False
-        return is_loopback(self._socket.host) or connection.has_certificate
+    def _refused(self, request: HttpRequest, connection: HttpConnection) -> HttpResponse | None:
+        """Who shows a certificate sees all pages, and everybody sees those of health."""
+        if request.path.startswith(PROBES) or connection.has_certificate:
+            return None
+        names_clients = request.path.startswith(ABOUT_CLIENTS)
+        if self._tokens is not None:
+            return _refused_by_token(self._tokens, request, names_clients=names_clients)
+        if not names_clients or (self._socket is not None and is_loopback(self._socket.host)):
+            return None
+        return sentence(
+            403,
+            "this page names clients: it is served where ottla.admin.listener is a loopback address, and to who "
+            "shows a certificate (ottla.admin.ssl.client.auth) or a token (ottla.admin.tokens.file)",
+        )
 
     def _imported(self) -> None:
         h11 = self.h11 = import_module("h11")
         for connection in list(self._connections):
             connection.h11_imported(h11)
+
+
+def _refused_by_token(tokens: "AdminTokens", request: HttpRequest, *, names_clients: bool) -> HttpResponse | None:
+    from ottla.broker.admin.tokens import AdminRole
+
+    token, wanted = tokens.of(request.headers), AdminRole.VIEWER if names_clients else AdminRole.METRICS
+    if token is None:
+        why = "this page wants a token that ottla.admin.tokens.file knows: Authorization: Bearer TOKEN"
+        return sentence(401, why)._replace(headers=(("WWW-Authenticate", 'Bearer realm="ottla"'),))
+    if token.role < wanted:
+        return sentence(403, f"{token.name} has the role {token.role.name.lower()}, {wanted.name.lower()} is wanted")
+    return None
 
 
 def _import_h11() -> None:

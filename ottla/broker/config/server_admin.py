@@ -25,7 +25,7 @@ class AdminOptions:
         Kind.STRING,
         None,
         "Address of the HTTP listener for health and metrics; port 0 is any free port. Without one, or with off, there "
-        "is none. It has no login: it shows names of topics and groups to everyone who can reach it.",
+        "is none. Without tokens or certificates it shows names of topics and groups to everyone who can reach it.",
         parse=_listener,
         bounds="off or HOST:PORT",
         update=Update.READ_ONLY,
@@ -48,6 +48,11 @@ class AdminOptions:
         (NONE, REQUESTED, REQUIRED),
         "Whether clients of the admin listener have to show a certificate. With requested only those who do see pages "
         "about clients, on an address that is no loopback one.",
+    )
+    ottla_admin_tokens_file = optional_text(
+        f"{ADMIN}tokens.file",
+        "File with the tokens of the admin listener, one NAME ROLE SHA256 a line, with a role of metrics, viewer or "
+        "operator, that only its owner can read (mode 0600). With it all pages but those of health want one.",
     )
     ottla_health_disk_stall_ms = long(
         "ottla.health.disk.stall.ms",

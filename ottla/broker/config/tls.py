@@ -74,7 +74,7 @@ class TlsProperties:
     def signatures(self) -> list[tuple[object, ...]]:
         """Of the files that are read: others after every change of one, or of its location."""
         paths = map(self.text, (KEYSTORE_LOCATION, TRUSTSTORE_LOCATION))
-        return [(path, *_signature(Path(path))) for path in paths if path is not None]
+        return [(path, *signature(Path(path))) for path in paths if path is not None]
 
     def settings(self) -> TlsSettings:
         """Reads the files. Raises ConfigError."""
@@ -163,7 +163,8 @@ def prefixed_properties(config: ServerConfig, prefix: str) -> TlsProperties:
     return TlsProperties(value_of, prefix)
 
 
-def _signature(path: Path) -> tuple[int, ...]:
+def signature(path: Path) -> tuple[int, ...]:
+    """Another one after every change of the file."""
     try:
         found = path.stat()
     except OSError:

@@ -236,20 +236,18 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
             return
         assert self._is_established, "the inner protocol speaks when it has heard something"
         try:
-            out = self._sealed(list_of_data)
+            self._seal(list_of_data)
         except ssl.SSLError:
             # What came last was no TLS, and OpenSSL takes nothing more: what came before has no answer.
             self._soon(self._give_up)
             return
-        # In one piece: a system call with many small ones costs more than putting them together.
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._flush()
 
     def _give_up(self) -> None:
         if not self._is_closing:
             self.abort()
 
-    def _sealed(self, list_of_data: Iterable[Any]) -> list[bytes]:
-        out: list[bytes] = []
+    def _seal(self, list_of_data: Iterable[Any]) -> None:
         short = bytearray()
         for data in list_of_data:
             view, position = memoryview(data), 0
@@ -257,23 +255,25 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol, ABC):
                 position = min(RECORD_BYTES - len(short), len(view))
                 short += view[:position]
                 if len(short) == RECORD_BYTES:
-                    self._encrypt(memoryview(short), out)
+                    self._encrypt(memoryview(short))
                     short = bytearray()
             while len(view) - position >= RECORD_BYTES:
                 whole = (len(view) - position) // RECORD_BYTES * RECORD_BYTES
                 end = position + min(whole, ENCRYPTED_AT_ONCE)
-                self._encrypt(view[position:end], out)
+                self._encrypt(view[position:end])
                 position = end
             short += view[position:]
         if short:
-            self._encrypt(memoryview(short), out)
-        return out
+            self._encrypt(memoryview(short))
 
-    def _encrypt(self, data: memoryview, out: list[bytes]) -> None:
+    def _encrypt(self, data: memoryview) -> None:
+        """What is sealed already goes first, where OpenSSL has no room for both: the other side can begin with it, and
+        the next piece gets its memory. A long answer in one piece would come into new pages each time."""
+        if self._outgoing.pending + len(data) > ENCRYPTED_AT_ONCE:
+            self._flush()
         tls, position = self._object(), 0
         while position < len(data):
             position += tls.write(data[position:])
-        out.append(self._outgoing.read())
 
     # The transport of the inner protocol.
 

@@ -112,6 +112,8 @@ class CompactedLog(TrackedLog):
         epoch = header.partition_leader_epoch
         if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
+        if header.is_control:
+            self._committed.control_batch_came(header, content)
         self._note_records(header, content)
         self._batches.append(Batch(header.base_offset, header.next_offset, epoch, 0, None))
         self._end_offset = header.next_offset

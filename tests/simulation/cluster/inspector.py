@@ -4,14 +4,16 @@ Partitions are looked at when something about them has changed, and only those o
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.runtime.partition import Phase
 from ottla.protocol.errors import CorruptMessage
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.decided import DecidedLog
+from tests.simulation.cluster.decisions import Decisions
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
@@ -32,6 +34,7 @@ class ClusterInspector:
         self.compacted_kind = DecidedLog if transacts else CompactedLog
         self.truth = truth
         self.committed: dict[PartitionId, Committed] = {}
+        self.decisions = Decisions(judge, self._committed_end)
         # The lives that go on, by broker id.
         self.lives: dict[int, BrokerInspector] = {}
         self._leaders: dict[tuple[PartitionId, int], int] = {}
@@ -46,8 +49,15 @@ class ClusterInspector:
         if life is not None:
             life.ended()
 
-    def committed_of(self, key: PartitionId, name: str) -> Committed:
-        return self.committed.setdefault(key, Committed(name))
+    def committed_of(self, key: PartitionId, topic: str) -> Committed:
+        if key not in self.committed:
+            self.committed[key] = Committed(f"{topic}-{key[1]}")
+            self.committed[key].control_batch_came = partial(self.decisions.marker_came, (topic, key[1]))
+        return self.committed[key]
+
+    def _committed_end(self, partition: tuple[str, int]) -> int:
+        committed = self.committed_now(partition)
+        return 0 if committed is None else committed.end_offset
 
     def committed_now(self, partition: tuple[str, int]) -> Committed | None:
         """Of the topic that has the name now."""
@@ -95,6 +105,8 @@ class BrokerInspector:
         self._partitions: dict[str, dict[int, Any]] | None = None
         self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded: set[int] = set()
+        # Of this step: the broker leads them, and they may have transactions.
+        self._with_transactions: list[Any] = []
         # Names the present set of partitions of `__consumer_offsets` that the broker leads, and for how long.
         self.term = self._judge.begin_term(before=-1)
 
@@ -131,6 +143,7 @@ class BrokerInspector:
                 if seen.get(partition) != state:
                     seen[partition] = state
                     self._look_at(partition)
+        self._look_at_decisions()
         image = broker.metadata.image
         if image is not self._image:
             self._image = image
@@ -170,7 +183,7 @@ class BrokerInspector:
         if tracked is None or tracked.log is not log:
             # The first, or another one after it was moved away and back.
             self._terms.pop(key, None)
-            committed = self._cluster.committed_of(key, name)
+            committed = self._cluster.committed_of(key, partition.topic)
             tracked = self._logs[key] = self._kind_of(log)(
                 self._judge, committed, log, f"broker {self._node_id}", self._is_rotten
             )
@@ -192,6 +205,26 @@ class BrokerInspector:
                 tracked.check_leads_with_committed(partition.leader_epoch)
             if tracked.commit(partition.high_watermark, partition.leader_epoch):
                 self._cluster.check_isr(partition.topic, partition.index)
+                if partition.topic == TRANSACTION_STATE:
+                    self._cluster.decisions.read_on(partition)
+            if log.may_have_transactions:
+                self._with_transactions.append(partition)
+
+    def _look_at_decisions(self) -> None:
+        """I-31 and I-35 to I-38. A leader that was replaced may keep open what the next one has ended, and one that has
+        lost its log need not know it yet."""
+        decisions = self._cluster.decisions
+        decisions.end_step()
+        leading = self._with_transactions if self._with_transactions and self.is_registered else ()
+        for partition in leading:
+            state = self._cluster.truth.partition(partition.topic, partition.index)
+            if state is None or (state.leader, state.leader_epoch) != (self._node_id, partition.leader_epoch):
+                continue
+            committed = self._cluster.committed[partition.topic_id, partition.index]
+            open_since = partition.log.producers.open_transactions.items()
+            known = {producer_id: offset for producer_id, offset in open_since if offset not in committed.undecided}
+            decisions.check_open((partition.topic, partition.index), known, partition.high_watermark)
+        self._with_transactions.clear()
 
     def _look_at_stable_offset(self, partition: Any, tracked: TrackedLog, where: str) -> None:
         """I-29. Compaction leaves markers out."""

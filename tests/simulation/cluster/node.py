@@ -194,6 +194,7 @@ class Node:
         place = self._rng.choice(found)
         byte, bit = draw_bit(self._rng, place)
         self.has_rotten_disk = self.has_lost_records = True
+        self._world.inspector.decisions.lose_sight()
         self.disk.rot(place.path, place.position + byte, bit)
         return True
 

@@ -71,6 +71,8 @@ class Committed:
     """Where any replica may lead: the hash of the log before a batch, by base offset and leader epoch."""
     last_prefixes: dict[int, int] = field(default_factory=dict)
     """Where any replica may lead: of the last replica that got so far, by end offset."""
+    control_batch_came: Callable[[BatchHeader, memoryview], None] = lambda _header, _content: None
+    """To any replica."""
 
 
 class LatestRecord(NamedTuple):
@@ -259,6 +261,8 @@ class TrackedLog:
         epoch = header.partition_leader_epoch
         if not self._agrees_with_cache(header.base_offset, epoch):
             self.violated("I-7", f"batch {header.base_offset} has epoch {epoch}, the cache says {self._epochs}")
+        if header.is_control:
+            self._committed.control_batch_came(header, content)
         wrong = self.transactions.add(header, content)
         if wrong is not None:
             self.violated("I-8", f"at {header.base_offset}: {wrong}")

@@ -326,10 +326,10 @@ class Rest:
         """Brokers go on to write events about groups and partitions, without producer ids. Guards go with producers
         (I-33)."""
         return [
-            f"{node.host} knows {len(producers)} producers and {len(producers._guards._guards)} guards of {replica}"
+            f"{node.host} knows {len(producers)} producers and {len(producers._guards.waiting)} guards of {replica}"
             for node in self._world.nodes.values()
             for replica in node.broker.replicas
-            if len(producers := replica.log.producers) or len(producers._guards._guards)
+            if len(producers := replica.log.producers) or len(producers._guards.waiting)
         ]
 
     def _final_log(self, topic: str, index: int) -> FinalLog:

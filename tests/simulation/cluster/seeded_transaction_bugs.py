@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ottla.broker.coordinators import marker_sender
+from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
 from ottla.broker.coordinators.marker_sender import MarkerSender
 from ottla.broker.replicas import delayed_fetch
 from ottla.coordinator.transactions import decisions, init_producer_id
@@ -11,6 +13,8 @@ from ottla.coordinator.transactions.shard import TransactionShard
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.storage.transactions import Transactions
+from tests.simulation.seeded_coordinator_rules import answers_a_pair_before_the_abort, sends_markers_before_the_decision
+from tests.simulation.seeded_leader_rules import asks_nothing
 
 Patch = Any
 
@@ -96,6 +100,16 @@ def completes_before_markers(patch: Patch) -> None:
     patch.setattr(decisions, "begin_markers", complete)
 
 
+def sends_markers_of_what_it_loaded(patch: Patch) -> None:
+    """A new coordinator sends the markers of decisions that its log has, and that are not replicated yet."""
+    patch.setattr(marker_sender, "has_committed_what_it_loaded", lambda *_: True)
+
+
+def forgets_who_asked_about_partitions(patch: Patch) -> None:
+    """What a leader asks a coordinator that cannot be reached is never answered."""
+    patch.setattr(AddPartitionsToTxnManager, "_answer_all", lambda *_: None)
+
+
 SEEDED_TRANSACTION_BUGS: dict[str, Callable[[Patch], None]] = {
     "drops markers for leaders that moved": drops_markers_for_leaders_that_moved,
     "does not go on with decisions": does_not_go_on_with_decisions,
@@ -105,4 +119,9 @@ SEEDED_TRANSACTION_BUGS: dict[str, Callable[[Patch], None]] = {
     "fences without another epoch": fences_without_another_epoch,
     "answers before the decision": answers_before_the_decision,
     "completes before markers": completes_before_markers,
+    "sends markers before the decision": sends_markers_before_the_decision,
+    "sends markers of what it loaded": sends_markers_of_what_it_loaded,
+    "answers a pair before the abort": answers_a_pair_before_the_abort,
+    "asks no coordinator": asks_nothing,
+    "forgets who asked about partitions": forgets_who_asked_about_partitions,
 }

@@ -47,8 +47,13 @@ TRANSACTIONS_FOUND_BY = {
     "forgets markers that are not replicated": 1,
     "hides no aborted transactions": 1,
     "fences without another epoch": 1,
-    "answers before the decision": 28,
-    "completes before markers": 24,
+    "answers before the decision": 1,
+    "completes before markers": 1,
+    "sends markers before the decision": 1,
+    "sends markers of what it loaded": 17,
+    "answers a pair before the abort": 19,
+    "asks no coordinator": 5,
+    "forgets who asked about partitions": 38,
 }
 ACLS_FOUND_BY = {
     "authorizes sessions once": 4,

@@ -303,6 +303,7 @@ class Transactor:
             transaction.is_committed = False
         self._judge("end of transaction", error)
         self._book.ended(transaction, commit=commit)
+        self._world.inspector.decisions.ended(transaction.pair, commit=commit)
         if self._registers_implicitly:
             self._begin_with((response.producer_id, response.producer_epoch), known_before)
         elif self._lost or lost:

@@ -1,0 +1,142 @@
+"""What coordinators have decided, as far as it is committed, and what has to agree with it after every step.
+
+The log of `__transaction_state` is read on whenever a leader's high watermark rises. So a state counts from the moment
+at which no failure can undo it any more: only then may markers be written and clients be answered (I-35 to I-38).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.coordinator.transactions.entry import VALID_PREVIOUS, Participant, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.records import parse_transaction_key, parse_transaction_value
+from ottla.protocol.records.batch import BatchHeader, iterate_batches
+from ottla.protocol.records.control import marker_of
+from ottla.protocol.records.record import iterate_records
+from tests.simulation.judge import Judge
+
+
+class Decision(NamedTuple):
+    """With the epoch of its markers. Without KIP-890 the transactions of a producer have one epoch, and so one of these
+    for each outcome."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
+class Decisions:
+    def __init__(self, judge: Judge, committed_end: Callable[[Participant], int]) -> None:
+        """`committed_end`: up to where a partition is replicated."""
+        self._judge = judge
+        self._committed_end = committed_end
+        self._read_to: Counter[int] = Counter()
+        # By transactional id, and by each producer id that it had.
+        self._states: dict[str, TransactionMetadata] = {}
+        self._ids: dict[int, str] = {}
+        self._made: Counter[Decision] = Counter()
+        self._answered: Counter[Decision] = Counter()
+        self._participants: dict[Decision, set[Participant]] = {}
+        self._markers: dict[tuple[Participant, Decision], set[int]] = {}
+        # Within the step that is looked at: its parts are looked at in any order.
+        self._written: list[tuple[Participant, int, Decision]] = []
+        self._completed: list[tuple[str, Decision, frozenset[Participant]]] = []
+        self._is_blind = False
+
+    # What is seen of a step.
+
+    def read_on(self, replica: Any) -> None:
+        """The leader of a partition of `__transaction_state` has committed more."""
+        log, end_offset = replica.log, replica.high_watermark
+        if self._is_blind:
+            return
+        with log.files.nothing_fails():
+            while self._read_to[replica.index] < end_offset:
+                offset = max(self._read_to[replica.index], log.log_start_offset)
+                chunk = log.read(offset, 1 << 20, upper_bound=end_offset, min_one_batch=True, wait=True)
+                for position, header in iterate_batches(chunk.records):
+                    if header.base_offset >= offset:
+                        self._take(chunk.records[position : position + header.size_bytes])
+                # Compaction may have left nothing.
+                self._read_to[replica.index] = chunk.end_offset if chunk.records else end_offset
+
+    def marker_came(self, where: Participant, header: BatchHeader, content: memoryview) -> None:
+        """To any replica."""
+        marker = marker_of(content)
+        if marker is not None:
+            decision = Decision(header.producer_id, header.producer_epoch, marker.is_commit)
+            self._written.append((where, header.base_offset, decision))
+
+    def lose_sight(self) -> None:
+        """A disk has rotted: a leader may have committed what cannot be read."""
+        self._is_blind = True
+
+    def _take(self, batch: memoryview) -> None:
+        for record in iterate_records(batch):
+            transactional_id = parse_transaction_key(bytes(record.key or b""))
+            if transactional_id is None:
+                continue
+            if record.value is None:
+                self._states.pop(transactional_id, None)
+                continue
+            state = parse_transaction_value(bytes(record.value))
+            self._change(transactional_id, self._states.get(transactional_id), state)
+
+    def _change(self, transactional_id: str, before: TransactionMetadata | None, state: TransactionMetadata) -> None:
+        if before is not None and before.state not in VALID_PREVIOUS[state.state]:
+            self._violated("I-35", f"{transactional_id}: {before.state.name} became {state.state.name}")
+        self._states[transactional_id] = state
+        self._ids[state.producer_id] = transactional_id
+        decision = Decision(state.producer_id, state.producer_epoch, state.state is TransactionState.PREPARE_COMMIT)
+        if state.is_decided:
+            if state.client_version and decision._replace(is_commit=not decision.is_commit) in self._made:
+                self._violated("I-35", f"{transactional_id}: both outcomes of {decision} were decided")
+            self._made[decision] += 1
+            self._participants.setdefault(decision, set()).update(state.partitions)
+            self._judge.counts["decisions"] += 1
+        elif before is not None and before.is_decided:
+            made = Decision(before.producer_id, before.producer_epoch, before.state is TransactionState.PREPARE_COMMIT)
+            self._completed.append((transactional_id, made, before.partitions))
+
+    # What has to hold after it.
+
+    def end_step(self) -> None:
+        """The step has been seen whole."""
+        for where, offset, decision in self._written:
+            self._markers.setdefault((where, decision), set()).add(offset)
+            if decision.producer_id in self._ids and where not in self._participants.get(decision, ()):
+                self._violated("I-36", f"{where} has a marker of {decision} at {offset}, which was not decided")
+        self._written.clear()
+        for transactional_id, decision, participants in self._completed:
+            for where in participants:
+                offsets = self._markers.get((where, decision), set())
+                if not any(offset < self._committed_end(where) for offset in offsets):
+                    self._violated("I-36", f"{transactional_id} is complete, {where} has no marker of {decision}")
+        self._completed.clear()
+
+    def ended(self, pair: tuple[int, int], *, commit: bool) -> None:
+        """EndTxn was answered without an error: it is decided, by the epoch of its data or, of KIP-890, the next."""
+        decisions = [Decision(pair[0], epoch, commit) for epoch in (pair[1], pair[1] + 1)]
+        self._answered[decisions[0]] += 1
+        if sum(self._made[each] for each in decisions) < self._answered[decisions[0]]:
+            self._violated("I-37", f"the end of {decisions[0]} was answered, and it is not committed")
+
+    def check_open(self, where: Participant, open_since: dict[int, int], high_watermark: int) -> None:
+        """In the leader of a partition: what is committed of an open transaction belongs to one that its coordinator
+        knows, and is going to end; and there is one of each transactional id."""
+        open_ids = [self._ids[producer_id] for producer_id in open_since if producer_id in self._ids]
+        if len(open_ids) > len(set(open_ids)):
+            self._violated("I-31", f"{where}: several transactions of one of {open_ids} are open")
+        for producer_id, first_offset in open_since.items():
+            state = self._states.get(self._ids.get(producer_id, ""))
+            if first_offset >= high_watermark or producer_id not in self._ids:
+                continue
+            self._judge.counts["open transactions checked"] += 1
+            if state is None or state.is_idle or where not in state.partitions:
+                self._violated(
+                    "I-38", f"{where} has an open transaction at {first_offset}, its coordinator has {state}"
+                )
+
+    def _violated(self, invariant: str, how: str) -> None:
+        if not self._is_blind:
+            self._judge.violated(invariant, how)

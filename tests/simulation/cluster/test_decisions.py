@@ -1,0 +1,198 @@
+"""What the judge says of decisions, markers and answers that do not agree (I-31, I-35 to I-38)."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.transactions.entry import NO_PRODUCER_ID, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
+from ottla.protocol.records.batch import parse_batch_header
+from ottla.protocol.records.control import TransactionMarker, build_marker
+from ottla.protocol.records.record import Record, build_batch
+from tests.fakes.disk import FakeDisk
+from tests.simulation.cluster.decisions import Decisions
+from tests.simulation.judge import Judge
+from tests.simulation.trace import Trace
+from tests.storage.support import NOW, new_log
+from tests.storage.transactional import COMMIT, copy
+
+PLACE, OTHER = ("payments", 0), ("payments", 1)
+PRODUCER = 7
+EMPTY, ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
+COMMITTING, ABORTING = TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT
+COMMITTED, ABORTED = TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT
+
+
+@dataclass
+class Judged:
+    """The judge of one transactional id, whose log its test writes."""
+
+    index: int = 0
+    high_watermark: int = 0
+    replicated: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.log = new_log(FakeDisk())
+        self._judge = Judge(Trace(lambda: 0))
+        self.decisions = Decisions(self._judge, lambda where: self.replicated.get(where, 0))
+
+    def say(
+        self,
+        *states: TransactionState,
+        epoch: int = 0,
+        version: int = 0,
+        name: str = "pay",
+        producer: int = PRODUCER,
+        where: frozenset[Any] = frozenset({PLACE}),
+    ) -> None:
+        """Committed at once."""
+        for state in states:
+            at = where if state in (ONGOING, COMMITTING, ABORTING) else frozenset()
+            said = TransactionMetadata(
+                producer, epoch, 60_000, state, at, NOW, NOW, NO_PRODUCER_ID, NO_PRODUCER_ID, version
+            )
+            value = build_transaction_value(said, 1)
+            record = Record(timestamp=NOW, key=build_transaction_key(name), value=value)
+            copy(self.log, build_batch([record], base_offset=self.log.log_end_offset, leader_epoch=0))
+            self.high_watermark = self.log.log_end_offset
+            self.decisions.read_on(self)
+
+    def mark(self, commit: bool = COMMIT, *, epoch: int = 0, where: tuple[str, int] = PLACE, offset: int = 1) -> None:
+        marker = build_marker(TransactionMarker(commit, 0), producer_id=PRODUCER, producer_epoch=epoch, timestamp=NOW)
+        marker[0:8] = offset.to_bytes(8, "big")
+        self.decisions.marker_came(where, parse_batch_header(marker), memoryview(marker))
+
+    def violated(self) -> list[str]:
+        self.decisions.end_step()
+        return [each.partition(":")[0] for each in self._judge.violations]
+
+
+@pytest.fixture
+def judged() -> Judged:
+    return Judged()
+
+
+def test_life_of_a_transaction_is_right(judged: Judged) -> None:
+    judged.say(EMPTY, ONGOING)
+    judged.decisions.check_open(PLACE, {PRODUCER: 0}, 1)
+    judged.say(COMMITTING)
+    judged.decisions.ended((PRODUCER, 0), commit=True)
+    judged.mark()
+    judged.replicated[PLACE] = 2
+    judged.say(COMMITTED)
+
+    assert judged.violated() == []
+
+
+@pytest.mark.parametrize(
+    "states",
+    [(EMPTY, COMMITTING), (ONGOING, EMPTY), (ONGOING, COMMITTING, ABORTED), (ONGOING, ABORTING, COMMITTING)],
+)
+def test_states_follow_each_other_by_the_table(judged: Judged, states: tuple[TransactionState, ...]) -> None:
+    judged.mark(), judged.mark(commit=False)
+    judged.replicated[PLACE] = 2
+    judged.say(*states)
+
+    assert "I-35" in judged.violated()
+
+
+def test_outcome_of_an_epoch_is_decided_once(judged: Judged) -> None:
+    judged.say(ONGOING)
+    judged.say(COMMITTING, epoch=1, version=2)
+    judged.mark(epoch=1)
+    judged.replicated[PLACE] = 2
+    judged.say(COMMITTED, epoch=1, version=2)
+    assert judged.violated() == []
+
+    judged.say(ABORTING, epoch=1, version=2)
+
+    assert "I-35" in judged.violated()
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [{"commit": False}, {"epoch": 1}, {"where": OTHER}],
+    ids=["another outcome", "another epoch", "a partition that has no part"],
+)
+def test_marker_that_was_not_decided_is_found(judged: Judged, marker: dict[str, Any]) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.mark()
+    assert judged.violated() == []
+
+    judged.mark(**marker)
+
+    assert judged.violated() == ["I-36"]
+
+
+def test_marker_before_its_decision_is_found(judged: Judged) -> None:
+    """But in one step they come in any order."""
+    judged.say(ONGOING)
+    judged.mark()
+    judged.say(COMMITTING)
+    assert judged.violated() == []
+
+    judged.say(COMMITTED, ONGOING, epoch=0)
+    judged.mark(epoch=3)
+    assert "I-36" in judged.violated()
+
+
+@pytest.mark.parametrize(("replicated", "is_found"), [(1, True), (2, False)])
+def test_complete_transaction_has_its_markers_replicated(judged: Judged, replicated: int, is_found: bool) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.mark(offset=1)
+    judged.replicated[PLACE] = replicated
+
+    judged.say(COMMITTED)
+
+    assert (judged.violated() == ["I-36"]) is is_found
+
+
+def test_answer_before_its_decision_is_found(judged: Judged) -> None:
+    """Also of the second transaction with the same epoch."""
+    judged.say(ONGOING, COMMITTING)
+    judged.decisions.ended((PRODUCER, 0), commit=True)
+    assert judged.violated() == []
+
+    judged.decisions.ended((PRODUCER, 0), commit=True)
+
+    assert judged.violated() == ["I-37"]
+
+
+@pytest.mark.parametrize(
+    ("state", "where", "high_watermark", "is_found"),
+    [
+        pytest.param(ONGOING, PLACE, 1, False, id="registered"),
+        pytest.param(ONGOING, OTHER, 1, True, id="not registered"),
+        pytest.param(ONGOING, OTHER, 0, False, id="not replicated"),
+        pytest.param(EMPTY, PLACE, 1, True, id="no transaction"),
+    ],
+)
+def test_open_transaction_is_known_to_its_coordinator(
+    judged: Judged, state: TransactionState, where: tuple[str, int], high_watermark: int, is_found: bool
+) -> None:
+    judged.say(state)
+
+    judged.decisions.check_open(where, {PRODUCER: 0, 4711: 0}, high_watermark)
+
+    assert (judged.violated() == ["I-38"]) is is_found
+
+
+def test_two_open_transactions_of_one_id_are_found(judged: Judged) -> None:
+    judged.say(EMPTY)
+    judged.say(EMPTY, ONGOING, producer=8)
+    judged.decisions.check_open(PLACE, {8: 0}, 1)
+    assert judged.violated() == []
+
+    judged.decisions.check_open(PLACE, {PRODUCER: 0, 8: 1}, 1)
+
+    assert "I-31" in judged.violated()
+
+
+def test_what_a_rotten_disk_hides_is_no_violation(judged: Judged) -> None:
+    judged.say(ONGOING)
+    judged.decisions.lose_sight()
+
+    judged.mark()
+
+    assert judged.violated() == []
