@@ -35,9 +35,6 @@ STEP_MS_MAX = 10
 STEP_ROUNDS = 3
 ANY_PORT = "127.0.0.1:0"
 BASELINE = "without admin listener"
-# What rebalances cost a group is noted fact by fact, and counted later.
-REBALANCING = ("JoinGroup", "SyncGroup")
-AT_MOST_REBALANCING = 1.02
 # What meets at a leader is not in the same order each time: a hundredth more or less. Its calls are counted exactly.
 VARYING = "three brokers"
 QUICK_GROUPS = {"group_initial_rebalance_delay_ms": "0"}
@@ -53,7 +50,7 @@ def _bytecodes() -> Iterator[Figure]:
     with_listener, without = bytecodes.measure(f"ottla.admin.listener={ANY_PORT}"), bytecodes.measure()
     for name, counts in with_listener.items():
         pairs = [(float(sum(counts.values())), float(sum(without[name].values())))]
-        at_most = AT_MOST_REBALANCING if name in REBALANCING else None if name.endswith(VARYING) else AT_MOST
+        at_most = None if name.endswith(VARYING) else AT_MOST
         yield Figure(f"bytecodes of {name}, with admin listener", BASELINE, "", pairs, at_most=at_most)
 
 

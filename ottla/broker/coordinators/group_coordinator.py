@@ -13,7 +13,7 @@ from ottla.broker.coordinators.coordinator_topic import (
     Replicas,
     has_committed_what_it_loaded,
 )
-from ottla.broker.coordinators.observers import NOTED_MAX, NotedFacts, Observers, log_fact
+from ottla.broker.coordinators.observers import NotedFacts, Observers, log_fact
 from ottla.broker.coordinators.pending_requests import ParkingContext
 from ottla.broker.logging import GROUP_LOGGER
 from ottla.broker.runtime import Runtime
@@ -118,6 +118,8 @@ class GroupCoordinator:
         self.topic.stop()
         if self._expiry is not None:
             self._expiry.cancel()
+        if self.noted_facts is not None:
+            self.noted_facts.end()
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """§9.7.4: their offsets go, in all groups."""
@@ -296,9 +298,9 @@ class GroupCoordinator:
             log_fact(self._log, fact, now_ms, wall_ms)
         facts = self.noted_facts
         if facts is not None:
-            facts.noted.append((fact, now_ms))
-            if len(facts.noted) >= NOTED_MAX:
-                facts.hand_on()
+            if not facts:
+                facts.begin()
+            facts += (fact, now_ms)
         if not self.timed_observers.is_empty:
             self.timed_observers.notify(fact, now_ms)
         if not self.observers.is_empty:

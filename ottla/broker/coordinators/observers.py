@@ -2,30 +2,47 @@
 another part of the broker has handed in. One that raises harms no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from ottla.broker.logging import LazyLog
+from ottla.broker.runtime import Runtime
 from ottla.coordinator.facts import Fact
+from ottla.timer.wheel import TimerEntry
 
 DEADLINE_MS = "_deadline_ms"
-# Facts that wait to be counted: a third of a millisecond.
-NOTED_MAX = 256
+# How long facts wait to be handed on if no one asks for them.
+NOTED_MS_MAX = 1_000
+# A third of a millisecond.
+FACTS_PER_STEP = 256
 
 T = TypeVar("T")
 More = TypeVarTuple("More")
 
 
+class ObserverFailures:
+    """What observers raised. Facts come thousands a second: a failure is logged once for each observer and type of what
+    it was notified of."""
+
+    def __init__(self, log: LazyLog) -> None:
+        self._log = log
+        # By id, for a callable need not be hashable; an id stays its own while the observer is kept.
+        self._logged: set[tuple[int, type]] = set()
+
+    def log_once(self, observer: Callable[..., object], kind: type) -> None:
+        if (id(observer), kind) in self._logged:
+            return
+        self._logged.add((id(observer), kind))
+        self._log.exception("an observer failed", observer=_name_of(observer), notified_of=kind.__name__)
+
+
 class Observers(Generic[T, *More]):
     def __init__(self, log: LazyLog) -> None:
         self.is_empty = True
-        self._log = log
         self._observers: list[Callable[[T, *More], object]] = []
-        # Facts come thousands a second: a failure is logged once for each observer and type of what it was notified of.
-        # By id, for a callable need not be hashable; an id stays its own while the observer is in the list.
-        self._logged: set[tuple[int, type]] = set()
+        self._failures = ObserverFailures(log)
 
     def append(self, observer: Callable[[T, *More], object]) -> None:
         self._observers.append(observer)
@@ -37,28 +54,54 @@ class Observers(Generic[T, *More]):
             try:
                 observer(what, *more)
             except Exception:
-                self._log_once(observer, type(what))
-
-    def _log_once(self, observer: Callable[[T, *More], object], kind: type) -> None:
-        if (id(observer), kind) in self._logged:
-            return
-        self._logged.add((id(observer), kind))
-        self._log.exception("an observer failed", observer=_name_of(observer), notified_of=kind.__name__)
+                self._failures.log_once(observer, type(what))
 
 
-class NotedFacts:
-    """Facts with the times of their steps, for an observer that need not know at once: it is handed all of them when it
-    asks, or when there are many. So a request costs no more than the note."""
+class NotedFacts(list[Any]):
+    """Facts, each with the time of its step behind it, for an observer that need not know at once: they are handed on
+    when it asks, and a second later at most.
 
-    def __init__(self, log: LazyLog, observer: Callable[[Fact, int], object]) -> None:
-        self.noted: list[tuple[Fact, int]] = []
-        self._observers: Observers[Fact, int] = Observers(log)
-        self._observers.append(observer)
+    Who notes a fact calls `begin` if none is noted yet. It is a list itself, and a flat one, because a rebalance has
+    facts by the dozen: so a request costs no more than the note (docs/benchmarks.md)."""
 
-    def hand_on(self) -> None:
-        noted, self.noted = self.noted, []
-        for fact, now_ms in noted:
-            self._observers.notify(fact, now_ms)
+    def __init__(self, runtime: Runtime, observer: Callable[[Fact, int], object]) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self._observer = observer
+        self._failures = ObserverFailures(runtime.log)
+        # Until all that it is for have been handed on.
+        self._timer: TimerEntry | None = None
+
+    def begin(self) -> None:
+        if self._timer is None:
+            self._timer = self._runtime.schedule(NOTED_MS_MAX, self._hand_on_some)
+
+    def end(self) -> None:
+        """No fact will be noted any more."""
+        self.hand_on()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def hand_on(self, most: int | None = None) -> None:
+        """All of them, or the oldest."""
+        end = None if most is None else 2 * most
+        some = self[:end]
+        del self[:end]
+        observer = self._observer
+        each: Iterator[Any] = iter(some)
+        for fact, now_ms in zip(each, each, strict=True):
+            try:
+                observer(fact, now_ms)
+            except Exception:
+                self._failures.log_once(observer, fact.__class__)
+
+    def _hand_on_some(self) -> None:
+        """There may be very many: a step of the loop takes so many."""
+        self.hand_on(FACTS_PER_STEP)
+        if self:
+            self._runtime.soon(self._hand_on_some)
+        else:
+            self._timer = None
 
 
 def _name_of(observer: object) -> str:

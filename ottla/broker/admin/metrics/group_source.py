@@ -32,6 +32,8 @@ from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
 _NOT_COUNTED = frozenset({GroupLoaded, OffsetsRemoved, RecordsSkipped})
 PHASES = ("join", "sync", "total")
+# As much work as another item of a pass.
+FACTS_PER_ITEM = 8
 
 
 class GroupCounts:
@@ -72,7 +74,7 @@ class GroupSource:
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
         self._counted = self._counters()
-        self.facts = NotedFacts(runtime.log, self.observe)
+        self.facts = NotedFacts(runtime, self.observe)
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -174,7 +176,9 @@ class GroupSource:
     # Samples.
 
     def prepare(self) -> Iterator[None]:
-        self.facts.hand_on()
+        while self.facts:
+            yield
+            self.facts.hand_on(FACTS_PER_ITEM)
         rows: list[tuple[str, ClassicGroup]] = []
         others: list[ClassicGroup] = []
         states: Counter[tuple[str, str]] = Counter()
@@ -197,6 +201,8 @@ class GroupSource:
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id, counts in list(self._counts.items()):
             yield
+            # What happened in between comes first: what is counted does not fall.
+            self.facts.hand_on()
             counts.waits.charge(self._runtime.broker_clock.now_ms())
             if group_id not in here:
                 # It is deleted, or another broker coordinates it.

@@ -82,7 +82,8 @@ class GroupWaits:
         kind = fact.__class__
         if kind is MemberRemoved:
             self._note_deadline(fact)
-        if now_ms != self._waits_since_ms:
+        # A large step reports its facts later, and a scrape may have charged up to now by then: no counter falls.
+        if now_ms > self._waits_since_ms:
             self._charge_waits(now_ms)
             self._ownership.charge(now_ms)
         handle = _HANDLERS.get(kind)
