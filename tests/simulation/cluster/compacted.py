@@ -90,11 +90,17 @@ class CompactedLog(TrackedLog):
     def _forget_what_was_cut(self) -> None:
         if self.log.log_end_offset < self._end_offset:
             self._tombstones = {each for each in self._tombstones if each[1].offset < self.log.log_end_offset}
-        had_committed = self.has_committed()
+        had_committed, held = self.has_committed(), self._held()
         self._begin()
         self._read_on()
-        if had_committed and not self.has_committed() and not self._is_rotten():
-            self.violated("I-5", f"cut or compacted away {self._missing()[:3]}, committed")
+        lost = self._missing() + [each for each in held if each[1].offset >= self._end_offset]
+        if had_committed and lost and not self._is_rotten():
+            self.violated("I-5", f"cut or compacted away {lost[:3]}, committed")
+
+    def _held(self) -> list[tuple[bytes, LatestRecord]]:
+        """Of what was committed last of each key, what is here. A tombstone that counts as expired may be one that this
+        log never had: a follower has something else at its offset until it cuts that."""
+        return [each for each in self._committed.latest.items() if each[1] in self._records.get(each[0], [])]
 
     def _read_on(self) -> None:
         while self._end_offset < self.log.log_end_offset:
