@@ -139,10 +139,11 @@ def test_a_tombstone_that_goes_before_its_record_is_a_violation(replicas):
 @pytest.mark.parametrize("had_it", [False, True])
 def test_only_who_had_the_last_tombstone_must_not_cut_it(replicas, had_it):
     """No record of its key stands before it, so a log without it could be one from which it has expired."""
-    leader, follower = (
-        replicas.add(keyed(("a", "1")), keyed(last), leader_epoch=epoch)
-        for last, epoch in ((("b", None), 2), (("b", None), 2) if had_it else (("c", "old"), 1))
-    )
+    leader, follower = (replicas.add(keyed(("a", "1"))) for _ in range(2))
+    tombstone, other = (("b", None), 2), (("c", "old"), 1)
+    for replica, (last, epoch) in ((leader, tombstone), (follower, tombstone if had_it else other)):
+        append(replica.log, keyed(last), leader_epoch=epoch)
+        replica.look()
     leader.commit(2, 2)
 
     follower.log.truncate_to(1)
