@@ -59,6 +59,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(1012, id="high-watermark-above-a-log-whose-restart-the-disk-refused"),
         pytest.param(107610, id="recovery-point-that-the-disk-did-not-let-fall"),
         pytest.param(109_099, id="base-offset-that-rotted"),
+        pytest.param(302_012, id="request-without-an-answer-to-a-broker-that-starts"),
         pytest.param(302_596, id="tombstone-that-a-follower-never-had"),
         pytest.param(300_691, id="log-of-a-replaced-leader-that-ends-where-the-leaders-begins"),
         pytest.param(300_508, id="base-offset-that-rotted-in-a-cold-segment"),

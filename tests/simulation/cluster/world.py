@@ -65,7 +65,7 @@ class ClusterWorld:
         self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
-        self.judge.serves = self._serves
+        self.judge.serves = self.serves
         self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS, LATEST_KINDS)
         self.plan.draw_more(self.make_rng)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
@@ -149,7 +149,7 @@ class ClusterWorld:
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.loop.now_us // 1000
 
-    def _serves(self, wire: Any) -> bool:
+    def serves(self, wire: Any) -> bool:
         node = self.nodes_of_processes.get(process_behind(wire))
         return node is None or node.broker.is_serving
 

@@ -84,11 +84,12 @@ class Visitor:
         except OSError:
             return
         process, since_us = self._world.process_behind(wire), self._world.now_us
-        was_calm = self._world.has_been_calm_for_ms > CALM_MS
+        # A broker that starts keeps what its clients send until it serves.
+        is_handled = self._world.has_been_calm_for_ms > CALM_MS and self._world.serves(wire)
         self._court.sent(self.who, process, ask.deeds)
         wire.send(ask.request, version)
         await self._world.sleep_ms(CLOSES_WITHIN_MS)
-        if was_calm and not wire.is_lost:
+        if is_handled and not wire.is_lost:
             self._court.stayed_open(self.who, process, since_us, ask)
         wire.close()
 
