@@ -1,6 +1,7 @@
 """Principals of the simulation: the model of their rights, the judge, and worlds that have them."""
 
-from itertools import islice
+import random
+from itertools import count, islice
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,7 @@ from ottla.security.authorizer import Authorizer
 from tests.simulation.cluster.principals.asks import GROUP_CODE, Ask, Deed, wrong_code
 from tests.simulation.cluster.principals.court import Act, Court, Who
 from tests.simulation.cluster.principals.rights import SUPER_USERS, Rights, matches
+from tests.simulation.cluster.principals.visitor import CLOSES_WITHIN_MS, Visitor
 from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.loop import Process
 
@@ -169,6 +171,60 @@ def test_a_broker_with_other_acls_than_the_store_is_found(bench):
     image = MetadataImage("cluster", -1, revision=3).with_acls({"one": read_group()})
     bench.court.beliefs.note(bench.process, image)
     assert [invariant for invariant, _ in bench.violations] == ["I-25"]
+
+
+class Start:
+    """A world whose one broker serves from a time on, and closes what was denied at another."""
+
+    def __init__(self, bench, serves_from_ms, closes_at_ms):
+        self._now_ms = 0
+        self._bench, self._serves_from_ms, self._closes_at_ms = bench, serves_from_ms, closes_at_ms
+        self.plan = SimpleNamespace(auto_creates=False)
+        self.truth = SimpleNamespace(partition=lambda *_: None, image=SimpleNamespace(topic=lambda _: None))
+        self.nodes = {1: SimpleNamespace(address=("broker-1", 9092))}
+        self.has_been_calm_for_ms = 60_000
+        self.wire = SimpleNamespace(is_lost=False, send=lambda *_: None, close=lambda: None)
+
+    @property
+    def now_us(self):
+        return self._bench.now_us
+
+    def serves(self, _):
+        return self._now_ms >= self._serves_from_ms
+
+    def make_rng(self, _):
+        return random.Random(1)
+
+    def wall_ms(self):
+        return 0
+
+    def process_behind(self, _):
+        return self._bench.process
+
+    async def connect_to(self, *_):
+        return self.wire
+
+    async def sleep_ms(self, duration_ms):
+        self._now_ms += duration_ms
+        self.wire.is_lost = self._closes_at_ms is not None and self._now_ms >= self._closes_at_ms
+
+
+@pytest.mark.parametrize(
+    ("serves_from_ms", "closes_at_ms", "is_wrong"),
+    [
+        pytest.param(0, 1, False, id="closed-at-once"),
+        pytest.param(0, None, True, id="never-closed"),
+        pytest.param(0, CLOSES_WITHIN_MS + 1, True, id="closed-too-late"),
+        pytest.param(3 * CLOSES_WITHIN_MS, 3 * CLOSES_WITHIN_MS + 1, False, id="closed-when-its-broker-had-started"),
+        pytest.param(3 * CLOSES_WITHIN_MS, None, True, id="never-closed-by-a-broker-that-has-started"),
+    ],
+)
+async def test_a_denied_produce_with_acks_0_has_to_close(bench, serves_from_ms, closes_at_ms, is_wrong):
+    visitor = Visitor(Start(bench, serves_from_ms, closes_at_ms), bench.court, bench.who, count(1))
+
+    await visitor._produce_without_answer()
+
+    assert bool(bench.violations) is is_wrong
 
 
 @pytest.mark.parametrize(("since_us", "until_us", "is_wrong"), [(150, 250, False), (250, 280, True), (250, None, True)])

@@ -84,14 +84,22 @@ class Visitor:
         except OSError:
             return
         process, since_us = self._world.process_behind(wire), self._world.now_us
-        # A broker that starts keeps what its clients send until it serves.
-        is_handled = self._world.has_been_calm_for_ms > CALM_MS and self._world.serves(wire)
+        was_calm = self._world.has_been_calm_for_ms > CALM_MS
         self._court.sent(self.who, process, ask.deeds)
         wire.send(ask.request, version)
-        await self._world.sleep_ms(CLOSES_WITHIN_MS)
-        if is_handled and not wire.is_lost:
+        await self._let_it_close(wire, waits_for_start=was_calm)
+        if was_calm and not wire.is_lost:
             self._court.stayed_open(self.who, process, since_us, ask)
         wire.close()
+
+    async def _let_it_close(self, wire: ClusterWire, *, waits_for_start: bool) -> None:
+        """A broker that starts keeps what its clients send until it serves."""
+        serves = self._world.serves
+        has_served = serves(wire)
+        await self._world.sleep_ms(CLOSES_WITHIN_MS)
+        while waits_for_start and not has_served and not wire.is_lost:
+            has_served = serves(wire)
+            await self._world.sleep_ms(CLOSES_WITHIN_MS)
 
     def _draw_ask(self) -> Ask:
         families: list[Any] = [record_asks, record_asks, topic_asks, topic_asks, group_asks, cluster_asks]
