@@ -73,6 +73,7 @@ PASTED = {
     f'{CONTROL}: """Run it by: ottla run',
     *(f"{CONTROL}: {start}" for start in RUNS_OF_CONTROL),
     f"{MONITORING}: ottla health",
+    f"{MONITORING}: umask 077",
     f"{CLIENTS}/kafka-python.md: from kafka import",
     f"{CLIENTS}/aiokafka.md: import asyncio",
     f"{CLIENTS}/confluent-kafka.md: from confluent_kafka import",
@@ -166,6 +167,21 @@ def test_monitorings_commands_say_that_all_is_well(tmp_path: Path) -> None:
     is_nearly_full = disk.free < disk.total * DISK_FREE_RATIO_MIN
     assert health.startswith("degraded; disk space") if is_nearly_full else health == "ready", health
     assert restart == "safe"
+
+
+@pytest.mark.skipif(None in (shutil.which("openssl"), shutil.which("curl")), reason="openssl or curl is not installed")
+def test_token_of_monitoring_opens_the_metrics(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    made, asked = block(MONITORING, "umask 077").text.replace("127.0.0.1:9644", f"127.0.0.1:{port}").split("curl", 1)
+    paste(made, "", tmp_path)
+    tokens = f"ottla.admin.tokens.file={tmp_path / 'admin-tokens'}"
+
+    with ServedBroker(tmp_path / "data", arguments=["--admin", f"127.0.0.1:{port}", "--set", tokens]) as broker:
+        page = paste(f"curl{asked}", broker.bootstrap, tmp_path)
+        refused = paste(f"curl -s http://127.0.0.1:{port}/metrics", broker.bootstrap, tmp_path)
+
+    assert "\nottla_build_info{" in page
+    assert "ottla_build_info" not in refused
 
 
 def block_with(text: str) -> Block:
