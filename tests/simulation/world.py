@@ -276,13 +276,15 @@ class World:
             return False
         if not self._broker.process.alive:
             return False
-        self._inspector = Inspector(self.judge, self._broker.broker)
-        self._scraper = Scraper(self.judge, self._broker.broker)
+        # In its process: who asks first for the group coordinator makes it begin to load, and to set timers.
+        run, broker = self._broker.context.run, self._broker.broker
+        run(hosted_partitions, broker)
+        self._inspector, self._scraper = run(Inspector, self.judge, broker), run(Scraper, self.judge, broker)
         return True
 
     def _scrape(self) -> None:
         if self._scraper is not None and self._running().process.alive:
-            self._scraper.scrape()
+            self._running().context.run(self._scraper.scrape)
 
     async def _restart(self, rng: random.Random) -> None:
         broker = self._running()
