@@ -16,10 +16,9 @@ from ottla.protocol.records.batch import (
 )
 from ottla.storage.files import File
 from ottla.storage.leader_epoch_cache import LeaderEpochCache
+from ottla.storage.log_config import INT32_MAX
 
 CHUNK_BYTES = 1024 * 1024
-# Entries of indexes have it in four bytes (Kafka's `OffsetIndex`).
-RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class InvalidBatchError(Exception):
@@ -59,7 +58,7 @@ def scan(file: File, position: int, end: int, *, check_crc: bool = True) -> Iter
 
 
 def successive(
-    batches: Iterable[ScannedBatch], base_offset: int, last_offset: int, has_gaps: bool
+    batches: Iterable[ScannedBatch], base_offset: int, last_offset: int, *, has_gaps: bool
 ) -> Iterator[ScannedBatch]:
     """`batches`, of which the first one's base or last offset is known and the other is -1. Raises InvalidBatchError at
     one that does not begin where the one before it has ended."""
@@ -74,15 +73,13 @@ def successive(
         yield batch
 
 
-def rising(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[ScannedBatch]:
-    """`batches` of the segment at `base_offset`. Raises InvalidBatchError at one whose offsets are not behind those of
-    the one before it, or too far away for the entry of an index."""
-    due = 0
-    for batch in batches:
-        header = batch.header
-        if header.base_offset < due or header.last_offset - base_offset > RELATIVE_OFFSET_MAX:
-            raise InvalidBatchError(batch.position, f"base offset {header.base_offset} in the segment of {base_offset}")
-        due = header.next_offset
+def indexable(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[ScannedBatch]:
+    """`batches` of the segment at `base_offset`. Raises InvalidBatchError at one that begins before the one before it
+    has ended, or is too far away for the entry of an index, which has four bytes for it."""
+    for batch in successive(batches, 0, -1, has_gaps=True):
+        if batch.header.last_offset - base_offset > INT32_MAX:
+            why = f"offset {batch.header.last_offset} in the segment of {base_offset}"
+            raise InvalidBatchError(batch.position, why)
         yield batch
 
 

@@ -241,14 +241,14 @@ class _Opening(NamedTuple):
         Checksums are for readers, who go on behind a damaged batch; but where nothing follows the last one, its own
         checksum is all that says where the log ends."""
         anchor = segment.anchor_for(INT64_MAX - 1)
-        end_offset, position = anchor.base_offset, anchor.position
+        batches, end_offset = segment.batches_from(anchor.position), anchor.base_offset
         last: ScannedBatch | None = None
-        for last in successive(segment.batches_from(position), anchor.base_offset, anchor.last_offset, self.has_gaps):
-            end_offset, position = last.header.next_offset, last.position
+        for last in successive(batches, end_offset, anchor.last_offset, has_gaps=self.has_gaps):
+            end_offset = last.header.next_offset
         if following is not None and end_offset != following.base_offset:
-            raise InvalidBatchError(position, f"end offset {end_offset}, but {following.base_offset} is next,")
+            raise InvalidBatchError(segment.size, f"end offset {end_offset}, but {following.base_offset} is next,")
         if following is None and last is not None and not crc_is_valid(last.view, 0, last.header):
-            raise InvalidBatchError(position, "a last batch whose checksum does not match")
+            raise InvalidBatchError(last.position, "a last batch whose checksum does not match")
         return end_offset
 
     def _recover(

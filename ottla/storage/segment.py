@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE, BatchHeader, parse_batch_header
-from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, rising, scan
+from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, indexable, scan
 from ottla.storage.files import File, FileSystem, sync_file, write_atomically, write_file
 from ottla.storage.indexes import (
     OFFSET_ENTRY_SIZE,
@@ -335,7 +335,7 @@ class Segment:
     def rebuild_indexes(self, interval_bytes: int) -> None:
         """Rebuild the indexes from a log file that is known to be good, and write them."""
         self.clear()
-        for batch in rising(scan(self.file, 0, self.size, check_crc=False), self.base_offset):
+        for batch in indexable(scan(self.file, 0, self.size, check_crc=False), self.base_offset):
             self.note_scanned(batch.header, interval_bytes)
         self.write_indexes()
 

@@ -104,15 +104,13 @@ class World:
         self.topics = ["alpha", "beta"]
         self.partitions = [(topic, index) for topic in self.topics for index in range(2)]
         self.traffic = Traffic(self)
-        self.is_over = False
-        self.has_lost_power = False
+        self.is_over = self.has_lost_power = False
         self.calm = Calm()
         self.members: list[Member] = []
         self._keep_trace = keep_trace
         self._thread_rng = self._rng("threads")
         self._commits = 0
-        machine_rng = self._rng("machine")
-        self._machine = Machine(self.loop, self.clock, self.network, self.judge, machine_rng, self.settings())
+        self._machine = Machine(self.loop, self.clock, self.network, self.judge, self._rng("machine"), self.settings())
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
         self._scraper: Scraper | None = None
@@ -277,14 +275,14 @@ class World:
         if not self._broker.process.alive:
             return False
         # In its process: who asks first for the group coordinator makes it begin to load, and to set timers.
-        run, broker = self._broker.context.run, self._broker.broker
-        run(hosted_partitions, broker)
-        self._inspector, self._scraper = run(Inspector, self.judge, broker), run(Scraper, self.judge, broker)
+        broker = self._broker.broker
+        self._broker.context.run(hosted_partitions, broker)
+        self._inspector, self._scraper = Inspector(self.judge, broker), Scraper(self.judge, broker)
         return True
 
     def _scrape(self) -> None:
         if self._scraper is not None and self._running().process.alive:
-            self._running().context.run(self._scraper.scrape)
+            self._scraper.scrape()
 
     async def _restart(self, rng: random.Random) -> None:
         broker = self._running()
