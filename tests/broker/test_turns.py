@@ -129,6 +129,36 @@ def test_who_waits_again_in_its_turn_comes_once_more() -> None:
     assert (given, steps.actions) == (["first", "rest"], [])
 
 
+def test_who_has_little_does_not_wait_for_who_has_much() -> None:
+    steps, given = Steps(), list[str]()
+    turns = Turns(steps.soon, steps.now_ns)
+    for number in range(3):
+        turns.wait(lambda number=number: given.append(f"much {number}"))  # type: ignore[misc]
+    turns.wait(lambda: given.append("little"), is_little=True)
+
+    steps.step()
+    assert (given, len(turns)) == (["little", "much 0"], 2)
+    steps.step()
+    steps.step()
+
+    assert (given, steps.actions) == (["little", "much 0", "much 1", "much 2"], [])
+
+
+def test_the_rest_of_a_turn_is_not_little() -> None:
+    steps, given = Steps(), list[str]()
+    turns = Turns(steps.soon, steps.now_ns)
+
+    def go_on() -> None:
+        turns.wait(lambda: given.append("rest"), is_little=True)
+
+    turns.wait(lambda: given.append("much"))
+    turns.wait(go_on, is_little=True)
+    steps.step()
+    steps.step()
+
+    assert given == ["much", "rest"]
+
+
 def test_a_turn_that_fails_does_not_end_the_others() -> None:
     steps, given = Steps(), list[str]()
     turns = Turns(steps.soon, steps.now_ns)
@@ -249,6 +279,26 @@ async def test_a_connection_with_many_requests_lets_others_go_first(tmp_path: Pa
         assert not busy_transport.reading_paused
         busy.connection_lost(None)
         other.connection_lost(None)
+
+
+@pytest.mark.usefixtures("shortest_turns")
+async def test_a_few_pipelined_requests_do_not_wait_for_a_flood(tmp_path: Path) -> None:
+    """What a producer has that was kept waiting once: were it served after all floods, it would be ever again."""
+    async with running_broker(tmp_path) as broker:
+        floods = [connected(broker) for _ in range(20)]
+        other, transport = connected(broker)
+        for flood, _ in floods:
+            feed(flood, asked(2000))
+        feed(other, asked(2))
+
+        await turn(broker)
+        served_besides = sum(len(flood_transport.frames) for _, flood_transport in floods) - len(floods)
+        answered = len(transport.frames)
+
+        for connection in (other, *(flood for flood, _ in floods)):
+            connection.connection_lost(None)
+        assert answered == 2
+        assert served_besides < len(floods) // 2
 
 
 @pytest.mark.usefixtures("shortest_turns")

@@ -33,7 +33,7 @@ from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX,
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
-from ottla.broker.server.turns import LONG_REQUEST, REQUESTS_PER_LOOK
+from ottla.broker.server.turns import LITTLE_BYTES, LONG_REQUEST, REQUESTS_PER_LOOK
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.primitives import DecodeError, skip_header_tags
 from ottla.security.authentication import ANONYMOUS
@@ -219,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             if route is not run_route:
                 if route.can_wait and self._turns.is_rush(self.last_event_ns):
-                    self._wait_for_turn()
+                    self._wait_for_turn(end - position)
                     break
                 if run_route is not None:
                     self._runs.append((run_route, handled - run_start))
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
             if position == end:
                 break
             if size >= LONG_REQUEST or handled % REQUESTS_PER_LOOK == 1:
-                self._end_turn_if_over()
+                self._end_turn_if_over(end - position)
         if run_route is not None:
             self.run_route, self._run_count = run_route, handled - run_start
             run_route.request_bytes += position - run_position
@@ -260,15 +260,15 @@ class Connection(asyncio.BufferedProtocol):
             self._runs.append((self.run_route, self._run_count))
             self.run_route = None
 
-    def _end_turn_if_over(self) -> None:
+    def _end_turn_if_over(self, left_bytes: int) -> None:
         if not self.holds and self._turns.is_over(self.last_event_ns, self._now_ns()):
-            self._wait_for_turn()
+            self._wait_for_turn(left_bytes)
 
-    def _wait_for_turn(self) -> None:
+    def _wait_for_turn(self, left_bytes: int) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
         self.holds |= HELD_BY_TURN
         self.pause_reading()
-        self._turns.wait(self._take_turn)
+        self._turns.wait(self._take_turn, is_little=left_bytes <= LITTLE_BYTES)
 
     def _take_turn(self) -> None:
         self.holds &= ~HELD_BY_TURN

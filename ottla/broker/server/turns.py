@@ -11,7 +11,8 @@ would keep all others waiting for seconds. So the work of a step is bounded, and
 
 Those that wait are served in the order of their arrival, in each step of the loop one, or as many as take `TURN_NS`
 together. Then the loop takes up what other connections have sent in the meantime: a client that asks for little waits
-for one turn, and not for all that are before it.
+for one turn, and not for all that are before it. Nor does it if it has a few requests more than one, as a producer has
+that was kept waiting once: connections of which little waits have a queue of their own, and each step serves both.
 """
 
 from collections import deque
@@ -24,6 +25,8 @@ NEVER = -PAUSE_NS - 1
 # How often a connection looks whether its turn is over, after its first request and after one that is long.
 REQUESTS_PER_LOOK = 4
 LONG_REQUEST = 4096
+# Requests of so many bytes are little to wait for, unless they have used up a turn already.
+LITTLE_BYTES = 16 << 10
 READ_BYTES_PER_STEP = 1 << 20
 LITTLE_READ_BYTES = READ_BYTES_PER_STEP // 2
 # What a fetch costs even if there is nothing to read, for itself and for each partition, as bytes that are read in the
@@ -40,6 +43,8 @@ class Turns:
         self._soon = soon
         self._now_ns = now_ns
         self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting_for_little: deque[Callable[[], None]] = deque()
+        self._is_a_turn = False
         # Whether `_next` is on its way, or runs.
         self._goes_on = False
         # None: in this step no connection has had many requests yet.
@@ -49,11 +54,12 @@ class Turns:
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._waiting_for_little)
 
-    def wait(self, action: Callable[[], None]) -> None:
-        """Runs `action` when all that wait already have had their turn."""
-        self._waiting.append(action)
+    def wait(self, action: Callable[[], None], *, is_little: bool = False) -> None:
+        """Runs `action` when all that wait already have had their turn; if it `is_little`, those with little. Who has
+        used up a turn, and waits for one more, has not."""
+        (self._waiting_for_little if is_little and not self._is_a_turn else self._waiting).append(action)
         if not self._goes_on:
             self._goes_on = True
             self._soon(self._next)
@@ -78,19 +84,25 @@ class Turns:
         self._step_began_ns = None
 
     def _next(self) -> None:
-        began_ns = self._now_ns()
         try:
-            while self._waiting:
-                # What others have done in this step does not shorten a turn that was waited for.
-                self._end_step()
-                self._rush_ns = NEVER
-                self._waiting.popleft()()
-                if self._is_used_up(began_ns):
-                    break
+            self._serve(self._waiting_for_little)
+            self._serve(self._waiting)
         finally:
-            self._goes_on = bool(self._waiting)
+            self._is_a_turn = False
+            self._goes_on = len(self) > 0
             if self._goes_on:
                 self._soon(self._next)
+
+    def _serve(self, waiting: deque[Callable[[], None]]) -> None:
+        began_ns = self._now_ns()
+        while waiting:
+            # What others have done in this step does not shorten a turn that was waited for.
+            self._end_step()
+            self._rush_ns = NEVER
+            self._is_a_turn = True
+            waiting.popleft()()
+            if self._is_used_up(began_ns):
+                break
 
     def _is_used_up(self, began_ns: int) -> bool:
         """Whether the turns since `began_ns` are enough for one step."""
