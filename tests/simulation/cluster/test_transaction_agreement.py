@@ -63,6 +63,18 @@ def test_undecided_transaction_may_be_open_in_one() -> None:
     assert differences(logs, {0}) == []
 
 
+@pytest.mark.parametrize(("written", "found"), [(1, 0), (2, 1)])
+def test_a_batch_is_known_to_whose_copy_began_before_it(written: int, found: int) -> None:
+    """The copy begins at offset 1, with the marker."""
+    whole, copy = new_log(FakeDisk()), new_log(FakeDisk())
+    write(whole, *"xy"[:written], producer=7)
+    copy.truncate_fully_and_start_at(1)
+    for log in (whole, copy):
+        end(log, producer=7, commit=COMMIT)
+
+    assert len(differences({1: whole, 2: copy})) == found
+
+
 def test_index_without_an_aborted_transaction_is_found() -> None:
     log = replica(ABORTED)
     log.segments.active.forget_aborted()

@@ -59,7 +59,8 @@ def _between(one: Any, other: Any, undecided: Set[int]) -> Iterator[str]:
     if not say_all:
         common = ours.keys() & theirs.keys()
         # A marker that compaction has emptied does not say who wrote it.
-        ours, theirs = ({each: _in_part(side[each], undecided) for each in common} for side in (ours, theirs))
+        start = max(one.log_start_offset, other.log_start_offset)
+        ours, theirs = ({each: _in_part(side[each], undecided, start) for each in common} for side in (ours, theirs))
     for producer_id in sorted(ours.keys() | theirs.keys()):
         if ours.get(producer_id) != theirs.get(producer_id):
             yield f"producer {producer_id} is {ours.get(producer_id)} and {theirs.get(producer_id)}"
@@ -67,9 +68,13 @@ def _between(one: Any, other: Any, undecided: Set[int]) -> Iterator[str]:
         yield f"aborted transactions {aborted(one)} and {aborted(other)}"
 
 
-def _in_part(producer: KnownProducer, undecided: Set[int]) -> KnownProducer:
+def _in_part(producer: KnownProducer, undecided: Set[int], start: int) -> KnownProducer:
+    """A batch below the `start` is remembered by who had it, and not by a replica whose copy began behind it."""
     open_since = NO_OFFSET if producer.open_since in undecided else producer.open_since
-    return producer._replace(coordinator_epoch=-1, open_since=open_since)
+    last_batch = producer.last_batch
+    if last_batch is not None and last_batch.last_offset < start:
+        last_batch = None
+    return producer._replace(coordinator_epoch=-1, open_since=open_since, last_batch=last_batch)
 
 
 def aborted(log: Any) -> list[AbortedTxn]:
