@@ -14,7 +14,7 @@ from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import GenerationCompleted, GroupLoaded, SessionExpired
 from ottla.coordinator.records import build_offset_commit_key
-from ottla.coordinator.runtime.hashing import partition_for
+from ottla.coordinator.runtime.hashing import _absolute_hash_of_short, partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition
 from ottla.protocol.errors import CorruptMessage, ErrorCode
 from ottla.protocol.records.record import Record, build_batch
@@ -339,6 +339,18 @@ async def test_offsets_expire_on_the_configured_round(tmp_path: Path) -> None:
         while offsets_in(await fetched(broker, "g")):
             pass
         assert await state_of(broker) == (0, "Dead")
+
+
+async def test_names_are_forgotten_now_and_then(tmp_path: Path) -> None:
+    """Strewn over the memory, a few thousand of them keep fifty megabytes from being given back."""
+    remembered = _absolute_hash_of_short.cache_info
+    async with running(tmp_path, {"offsets.retention.check.interval.ms": "20"}) as broker:
+        await found(broker)
+        partition_for("a name that is asked for once", 50)
+        assert remembered().currsize > 0
+        async with asyncio.timeout(30):
+            while remembered().currsize > 0:
+                await broker.ask(listing.ListGroupsRequest(), 4)
 
 
 async def test_stopping_answers_those_who_wait(tmp_path: Path) -> None:

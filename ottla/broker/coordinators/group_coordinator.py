@@ -34,6 +34,7 @@ from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.refusals import group_id_error, refusal
 from ottla.coordinator.results import ListedGroup, ListResult, SyncResult, transaction_error
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch, TransactionCompleted
+from ottla.coordinator.runtime.hashing import forget_names
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.log import VerificationGuard
 from ottla.timer.clock import TimerKind
@@ -312,6 +313,7 @@ class GroupCoordinator:
 
     def _expire(self) -> None:
         self._schedule_expiry()
+        forget_names()
         for partition in self.topic:
             partition.handle(ExpireOffsets())
 

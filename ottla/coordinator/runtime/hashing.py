@@ -54,6 +54,12 @@ def _absolute_hash(text: str) -> int:
 _absolute_hash_of_short = lru_cache(maxsize=4096)(_absolute_hash)
 
 
+def forget_names() -> None:
+    """To be called now and then. What is remembered of names that nobody uses any more is little, but lies between what
+    was beside it when they came, and keeps all that memory from being given back."""
+    _absolute_hash_of_short.cache_clear()
+
+
 def java_length(text: str) -> int:
     """`String.length` of Java: in UTF-16 code units, of which a character beyond the basic plane takes two."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
