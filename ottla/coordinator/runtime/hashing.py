@@ -55,8 +55,8 @@ _absolute_hash_of_short = lru_cache(maxsize=4096)(_absolute_hash)
 
 
 def forget_names() -> None:
-    """To be called now and then. What is remembered of names that nobody uses any more is little, but lies between what
-    was beside it when they came, and keeps all that memory from being given back."""
+    """To be called now and then. What is remembered of names that are not in use any more is little, but lies between
+    what was allocated with it, and keeps all that memory from being given back."""
     _absolute_hash_of_short.cache_clear()
 
 
