@@ -55,7 +55,7 @@ class AdminPlace:
     def end(self) -> None:
         """Nothing is asked any more about this broker on a listener of its own; another is left to others."""
         if self.broker is not None and self.broker.probe is not None:
-            self.broker.probe.disk.stop()
+            self.broker.probe.stop()
         if self.own_site is not None:
             self.own_site.close()
             self.own_site = None

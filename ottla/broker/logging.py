@@ -18,6 +18,7 @@ ROOT = "ottla"
 GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
 STORAGE_LOGGER, REPLICATION_LOGGER = "ottla.storage", "ottla.replication"
 METADATA_LOGGER, ADMIN_LOGGER = "ottla.metadata", "ottla.admin"
+SECURITY_LOGGER = "ottla.security"
 LOGGERS = (
     ROOT,
     ADMIN_LOGGER,
@@ -25,6 +26,7 @@ LOGGERS = (
     METADATA_LOGGER,
     REPLICATION_LOGGER,
     REQUEST_LOGGER,
+    SECURITY_LOGGER,
     STORAGE_LOGGER,
 )
 """Those whose level can be altered at run time."""
@@ -111,6 +113,10 @@ class LazyLog:
     @property
     def metadata(self) -> "LazyLog":
         return self.logger(METADATA_LOGGER)
+
+    @property
+    def security(self) -> "LazyLog":
+        return self.logger(SECURITY_LOGGER)
 
     def level_changed(self) -> None:
         self._level = self.levels.of(self._name)
