@@ -47,7 +47,10 @@ from ottla.security.authentication import parse_super_users
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
+    from ottla.broker.admin.metrics.group_labels import GroupLabels
+    from ottla.broker.admin.metrics.group_source import GroupSource
     from ottla.broker.admin.metrics.source import MetricSource
+    from ottla.broker.admin.metrics.transaction_source import TransactionSource
     from ottla.broker.admin.node_view import NodeView
     from ottla.broker.admin.probe import HealthProbe
     from ottla.broker.authorization.access import Authorization
@@ -134,40 +137,53 @@ class Parts:
         probe.start()
         return probe
 
-    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
-        """Raises StartError."""
+    def count_for_metrics(self) -> None:
+        """From now on, what coordinators do is counted for sources that are made later. Raises StartError."""
+        if self.runtime.config.ottla_metrics_group_labels is not None:
+            # A file with a mistake ends the start.
+            assert self._group_labels, "reading it makes them"
+
+        def listen_to(made: "GroupCoordinator") -> None:
+            made.noted_facts = self._group_source.facts
+            made.topic.when_loaded.append(self._group_source.loaded)
+
+        self.group_loader.modules.append("ottla.broker.admin.metrics.group_source")
+        self.group_loader.when_made.append(listen_to)
+        self.transaction_loader.when_made.append(
+            lambda made: made.topic.when_loaded.append(self._transaction_source.loaded)
+        )
+
+    @cached_property
+    def _group_labels(self) -> "GroupLabels":
         from ottla.broker.admin.metrics.group_labels import read_group_labels
+
+        return read_group_labels(self.runtime.config.ottla_metrics_group_labels)
+
+    @cached_property
+    def _group_source(self) -> "GroupSource":
         from ottla.broker.admin.metrics.group_source import GroupSource
+
+        return GroupSource(self.runtime, self.ends, self.group_loader, self._group_labels)
+
+    @cached_property
+    def _transaction_source(self) -> "TransactionSource":
+        from ottla.broker.admin.metrics.transaction_source import TransactionSource
+
+        return TransactionSource(self.runtime, self.replicas, self.transaction_loader, self.transaction_verification)
+
+    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
         from ottla.broker.admin.metrics.kafka_source import KafkaSource
         from ottla.broker.admin.metrics.lag_source import LagSource
         from ottla.broker.admin.metrics.quota_source import QuotaSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource, SecuritySource
-        from ottla.broker.admin.metrics.transaction_source import TransactionSource
 
-        names = read_group_labels(self.runtime.config.ottla_metrics_group_labels)
-        groups = GroupSource(self.runtime, self.ends, self.group_loader, names)
-
-        def listen_to(made: "GroupCoordinator") -> None:
-            made.noted_facts = groups.facts
-            made.topic.when_loaded.append(groups.loaded)
-
-        self.group_loader.when_made.append(listen_to)
         cluster_id = self.data.cluster_id
-        requests = RequestSource(
-            self.runtime,
-            self.server,
-            self.replicas,
-            self.events,
-            cluster_id=cluster_id,
-        )
+        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
-        transactions = TransactionSource(
-            self.runtime, self.replicas, self.transaction_loader, self.transaction_verification
-        )
-        self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
+        groups, transactions = self._group_source, self._transaction_source
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
-        lag = LagSource(self.runtime, self.replicas, self.ends, groups, names)
+        lag = LagSource(self.runtime, self.replicas, self.ends, groups, self._group_labels)
         quotas = QuotaSource(self.runtime.broker_clock, self.server, self.quotas)
         refusals = None if self.authorization is None else self.authorization.decisions.refusals
         return [requests, SecuritySource(self.server, refusals), replicas, groups, transactions, lag, quotas, kafka]

@@ -1,4 +1,4 @@
-"""What becomes of topics and configs is in the log, a line for each, on the broker that was asked."""
+"""Topics that come, grow and go, and configs that change, have a line each in the log of the broker that was asked."""
 
 from pathlib import Path
 from typing import Any

@@ -28,6 +28,7 @@ class Scraper:
             parts.group_loader,
             parts.events,
         )
+        parts.count_for_metrics()
         self._source = SourceOfBroker("", parts.metric_sources(self._probe))
 
     def scrape(self) -> None:

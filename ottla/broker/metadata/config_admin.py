@@ -33,14 +33,14 @@ class ConfigAdminManager:
 
     async def alter_topic(self, name: str, configs: NewConfigs, *, validate_only: bool = False) -> None:
         """Replace a topic's own configs."""
-        change = _Change()
+        change = _ConfigChange()
         await self._alter(partial(self._plan_topic, change, name, configs), validate_only=validate_only)
         if not validate_only and change.is_one:
             self._log.info("topic configs altered", topic=name, set=change.set, unset=change.unset)
 
     async def alter_broker(self, configs: NewConfigs, *, of_all_brokers: bool, validate_only: bool = False) -> None:
         """Replace the properties set at run time for this broker, or for all."""
-        change = _Change()
+        change = _ConfigChange()
         await self._alter(partial(self._plan_broker, change, configs, of_all_brokers), validate_only=validate_only)
         if not validate_only and change.is_one:
             whose = "all brokers" if of_all_brokers else f"broker {self._runtime.node_id}"
@@ -56,7 +56,7 @@ class ConfigAdminManager:
     def _log(self) -> LazyLog:
         return self._runtime.log.metadata
 
-    def _plan_topic(self, change: "_Change", name: str, configs: NewConfigs) -> Transaction:
+    def _plan_topic(self, change: "_ConfigChange", name: str, configs: NewConfigs) -> Transaction:
         image = self._metadata.image
         topic = image.topic(name)
         # As in Kafka, the configs are looked at before the topic.
@@ -66,7 +66,7 @@ class ConfigAdminManager:
         change.before, change.after = topic.configs, checked
         return replace_topics(image, {name: replace(topic, configs=checked)})
 
-    def _plan_broker(self, change: "_Change", configs: NewConfigs, of_all_brokers: bool) -> Transaction:
+    def _plan_broker(self, change: "_ConfigChange", configs: NewConfigs, of_all_brokers: bool) -> Transaction:
         owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
         try:
             config = self._runtime.config
@@ -80,7 +80,7 @@ class ConfigAdminManager:
         return replace_broker_configs(owner, checked, self._metadata.configs.revision_of(owner))
 
 
-class _Change:
+class _ConfigChange:
     """Of configs, for the log: as they were planned last, for another broker may be quicker."""
 
     def __init__(self) -> None:

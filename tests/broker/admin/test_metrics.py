@@ -79,7 +79,7 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
         known = {family.name for family in FAMILIES}
         of_kafka = {family.name for family in KAFKA_FAMILIES}
 
-        assert admin.metrics.names | site._process.names == known | of_kafka
+        assert admin.metrics.names | site._pages_from_inside.process.names == known | of_kafka
         assert names <= known
         assert known - names <= {
             # Nothing of the kind has happened yet.

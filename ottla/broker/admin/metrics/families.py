@@ -305,7 +305,12 @@ PROCESS: Final = (
         "1; its labels say which cluster and rack the broker is in, and that any broker may become the controller.",
     ),
     _counter("ottla_gc_collections_total", "generation", "Runs of Python's garbage collector.", of_process=True),
-    _histogram("ottla_gc_pause_seconds", "", "How long the garbage collector held up the process.", of_process=True),
+    _histogram(
+        "ottla_gc_pause_seconds",
+        "",
+        "How long the garbage collector held up the process, since metrics were first asked for.",
+        of_process=True,
+    ),
     _counter("process_cpu_seconds_total", "", "Processor time of the process.", of_process=True),
     _gauge("process_resident_memory_bytes", "", "Resident memory of the process.", of_process=True),
     _gauge("process_open_fds", "", "Open file descriptors of the process.", of_process=True),

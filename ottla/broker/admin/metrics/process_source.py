@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import os
-import platform
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -23,7 +23,7 @@ class ProcessSource:
     def __init__(self, turns: ScrapeTurns) -> None:
         self._turns = turns
         loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
-        self._info = labels(version=_version(), python=platform.python_version(), loop=loop)
+        self._info = labels(version=_version(), python=sys.version.split()[0], loop=loop)
         self._started_s = _started_s()
         self._pauses = Histogram()
         self._pause_began_ns = 0
