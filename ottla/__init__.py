@@ -6,8 +6,8 @@ them by themselves. They raise `ConfigError` for a wrong option, `StartError` wh
 `RuleError` refuses one that is wrong, and `HitsMissing` is raised where one was waited for in vain.
 """
 
-from typing import TYPE_CHECKING
-
+# What `typing` has by this name: `ottla health` runs every few seconds, and does without that import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ottla.broker.config.options import ConfigError
     from ottla.broker.runtime import StartError

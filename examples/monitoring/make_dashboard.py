@@ -259,6 +259,26 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Failed logs", f"sum by (broker) (ottla_log_failures{SELECTED})"),
     ),
+    "Clients": (
+        Panel(
+            "Logins that failed",
+            "sum by (listener, mechanism) (rate(ottla_authentication_total"
+            '{job=~"$job",broker=~"$broker",result="failure"}[$__rate_interval]))',
+            "{{listener}} {{mechanism}}",
+            help="The log has the address and the reason of each.",
+        ),
+        Panel(
+            "Denied by the authorizer",
+            f"sum by (operation, resource_type) (rate(ottla_authorization_denied_total{SELECTED}[$__rate_interval]))",
+            "{{operation}} {{resource_type}}",
+        ),
+        Panel(
+            "Held back by quotas",
+            f"sum by (quota) (rate(ottla_quota_throttle_seconds_total{SELECTED}[$__rate_interval]))",
+            "{{quota}}",
+            "s",
+        ),
+    ),
     "Broker": (
         Panel(
             "Processor", 'rate(process_cpu_seconds_total{job=~"$job"}[$__rate_interval])', "{{instance}}", "percentunit"
@@ -266,6 +286,13 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Memory", 'process_resident_memory_bytes{job=~"$job"}', "{{instance}}", "bytes"),
         Panel("Lateness of the loop, p99", _percentile("ottla_loop_lateness_seconds", 0.99, "broker"), unit="s"),
         Panel("Slow steps", f"sum by (broker) (increase(ottla_loop_steps_slow_total{SELECTED}[$__rate_interval]))"),
+        Panel(
+            "Collections of garbage, p99",
+            "histogram_quantile(0.99, sum by (le, instance) "
+            '(rate(ottla_gc_pause_seconds_bucket{job=~"$job"}[$__rate_interval])))',
+            "{{instance}}",
+            "s",
+        ),
         Panel("Oldest call to the disk", f"max by (broker) (ottla_offloaded_oldest_seconds{SELECTED})", unit="s"),
         Panel(
             "Unhandled errors", f"sum by (broker) (increase(ottla_unhandled_errors_total{SELECTED}[$__rate_interval]))"

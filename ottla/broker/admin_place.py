@@ -12,7 +12,8 @@ from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
 
 if TYPE_CHECKING:
-    from ottla.broker.admin.site import AdminSite, BrokerAdmin
+    from ottla.broker.admin.broker_admin import BrokerAdmin
+    from ottla.broker.admin.site import AdminSite
 
 
 class AdminPlace:
@@ -35,7 +36,8 @@ class AdminPlace:
         address = runtime.config.ottla_admin_listener
         if address is None:
             return
-        from ottla.broker.admin.site import AdminSite, BrokerAdmin
+        from ottla.broker.admin.broker_admin import BrokerAdmin
+        from ottla.broker.admin.site import AdminSite
 
         self.broker = BrokerAdmin(runtime, life)
         site = self._shared_site
@@ -47,15 +49,16 @@ class AdminPlace:
         listeners.admin_opened(site.url)
 
     def assembled(self, parts: Parts) -> None:
-        """The pages have what they show."""
+        """The pages have what they show. Raises StartError."""
         if self.broker is not None:
             probe = parts.health_probe()
-            self.broker.assembled(probe, parts.metric_sources(probe), parts.node_view())
+            parts.count_for_metrics()
+            self.broker.assembled(probe, lambda: parts.metric_sources(probe), parts.node_view)
 
     def end(self) -> None:
         """Nothing is asked any more about this broker on a listener of its own; another is left to others."""
         if self.broker is not None and self.broker.probe is not None:
-            self.broker.probe.disk.stop()
+            self.broker.probe.stop()
         if self.own_site is not None:
             self.own_site.close()
             self.own_site = None

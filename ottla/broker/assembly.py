@@ -35,6 +35,7 @@ from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PreparedFrames
 from ottla.broker.server.listeners import Listeners
 from ottla.broker.server.network import Network
+from ottla.broker.server.request_times import RequestSample
 from ottla.broker.server.socket_server import NewConnection, Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
@@ -46,9 +47,13 @@ from ottla.security.authentication import parse_super_users
 from ottla.storage.files import FileSystem
 
 if TYPE_CHECKING:
+    from ottla.broker.admin.metrics.group_labels import GroupLabels
+    from ottla.broker.admin.metrics.group_source import GroupSource
     from ottla.broker.admin.metrics.source import MetricSource
+    from ottla.broker.admin.metrics.transaction_source import TransactionSource
     from ottla.broker.admin.node_view import NodeView
     from ottla.broker.admin.probe import HealthProbe
+    from ottla.broker.authorization.access import Authorization
     from ottla.broker.coordinators.add_partitions_to_txn import AddPartitionsToTxnManager
     from ottla.broker.coordinators.group_coordinator import GroupCoordinator
     from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
@@ -118,11 +123,9 @@ class Parts:
 
     def health_probe(self) -> "HealthProbe":
         """Imported here: a broker without an admin listener starts without it."""
-        from ottla.broker.admin.probe import DiskGauge, HealthProbe
+        from ottla.broker.admin.probe import HealthProbe
 
-        disk = DiskGauge(self.runtime, self.log_directory.path)
-        disk.start()
-        return HealthProbe(
+        probe = HealthProbe(
             self.runtime,
             self.lifecycle,
             self.metadata,
@@ -130,45 +133,60 @@ class Parts:
             self.log_manager,
             self.group_loader,
             self.events,
-            disk,
+        )
+        probe.start()
+        return probe
+
+    def count_for_metrics(self) -> None:
+        """From now on, what coordinators do is counted for sources that are made later. Raises StartError."""
+        if self.runtime.config.ottla_metrics_group_labels is not None:
+            # A file with a mistake ends the start.
+            assert self._group_labels, "reading it makes them"
+
+        def listen_to(made: "GroupCoordinator") -> None:
+            made.noted_facts = self._group_source.facts
+            made.topic.when_loaded.append(self._group_source.loaded)
+
+        self.group_loader.modules.append("ottla.broker.admin.metrics.group_source")
+        self.group_loader.when_made.append(listen_to)
+        self.transaction_loader.when_made.append(
+            lambda made: made.topic.when_loaded.append(self._transaction_source.loaded)
         )
 
-    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
-        """Raises StartError."""
+    @cached_property
+    def _group_labels(self) -> "GroupLabels":
         from ottla.broker.admin.metrics.group_labels import read_group_labels
+
+        return read_group_labels(self.runtime.config.ottla_metrics_group_labels)
+
+    @cached_property
+    def _group_source(self) -> "GroupSource":
         from ottla.broker.admin.metrics.group_source import GroupSource
+
+        return GroupSource(self.runtime, self.ends, self.group_loader, self._group_labels)
+
+    @cached_property
+    def _transaction_source(self) -> "TransactionSource":
+        from ottla.broker.admin.metrics.transaction_source import TransactionSource
+
+        return TransactionSource(self.runtime, self.replicas, self.transaction_loader, self.transaction_verification)
+
+    def metric_sources(self, probe: "HealthProbe") -> "list[MetricSource]":
         from ottla.broker.admin.metrics.kafka_source import KafkaSource
         from ottla.broker.admin.metrics.lag_source import LagSource
         from ottla.broker.admin.metrics.quota_source import QuotaSource
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
-        from ottla.broker.admin.metrics.request_source import RequestSource
-        from ottla.broker.admin.metrics.transaction_source import TransactionSource
+        from ottla.broker.admin.metrics.request_source import RequestSource, SecuritySource
 
-        names = read_group_labels(self.runtime.config.ottla_metrics_group_labels)
-        groups = GroupSource(self.runtime, self.ends, self.group_loader, names)
-
-        def listen_to(made: "GroupCoordinator") -> None:
-            made.noted_facts = groups.facts
-            made.topic.when_loaded.append(groups.loaded)
-
-        self.group_loader.when_made.append(listen_to)
         cluster_id = self.data.cluster_id
-        requests = RequestSource(
-            self.runtime,
-            self.server,
-            self.replicas,
-            self.events,
-            cluster_id=cluster_id,
-        )
+        requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)
-        transactions = TransactionSource(
-            self.runtime, self.replicas, self.transaction_loader, self.transaction_verification
-        )
-        self.transaction_loader.when_made.append(lambda made: made.topic.when_loaded.append(transactions.loaded))
+        groups, transactions = self._group_source, self._transaction_source
         kafka = KafkaSource(requests, replicas, groups, transactions, self.runtime.config.ottla_metrics_lag_max)
-        lag = LagSource(self.runtime, self.replicas, self.ends, groups, names)
+        lag = LagSource(self.runtime, self.replicas, self.ends, groups, self._group_labels)
         quotas = QuotaSource(self.runtime.broker_clock, self.server, self.quotas)
-        return [requests, replicas, groups, transactions, lag, quotas, kafka]
+        refusals = None if self.authorization is None else self.authorization.decisions.refusals
+        return [requests, SecuritySource(self.server, refusals), replicas, groups, transactions, lag, quotas, kafka]
 
     def node_view(self) -> "NodeView":
         from ottla.broker.admin.node_view import NodeView
@@ -280,7 +298,7 @@ class Parts:
             part=self._part,
             sasl=listeners.sasl,
             tls=listeners.tls,
-            guarded=self._make_guard() if self.runtime.config.authorizer_class_name else None,
+            guarded=self._make_guard(),
             new_dispatcher=new_dispatcher,
             new_connection=new_connection,
         )
@@ -307,13 +325,25 @@ class Parts:
         if self.server.tls is not None:
             self.server.tls.reload()
 
-    def _make_guard(self) -> Guarded:
-        """Imported here: a broker without an authorizer starts without it."""
-        from ottla.broker.authorization.access import Authorization
-        from ottla.broker.authorization.guard import AuthorizationGuard
+    def _make_guard(self) -> Guarded | None:
+        """What stands before the handlers: the authorizer, and the sample of the log before that."""
+        guarded: Guarded | None = None
+        if self.authorization is not None:
+            from ottla.broker.authorization.guard import AuthorizationGuard
 
-        super_users = parse_super_users(self.runtime.config.super_users)
-        return AuthorizationGuard(Authorization(self.runtime, self.metadata, super_users)).guarded
+            guarded = AuthorizationGuard(self.authorization).guarded
+        if self.runtime.config.ottla_request_log_sample:
+            guarded = _before(RequestSample(self.runtime).guarded, guarded)
+        return guarded
+
+    @cached_property
+    def authorization(self) -> "Authorization | None":
+        """Imported here: a broker without an authorizer starts without it."""
+        if not self.runtime.config.authorizer_class_name:
+            return None
+        from ottla.broker.authorization.access import Authorization
+
+        return Authorization(self.runtime, self.metadata, parse_super_users(self.runtime.config.super_users))
 
     def _make_quotas(self) -> "ClientQuotaEnforcer":
         """Imported here: a broker without quotas starts without it."""
@@ -405,3 +435,8 @@ class Parts:
             self.lifecycle,
             self.controller,
         )
+
+
+def _before(first: Guarded, then: Guarded | None) -> Guarded:
+    """Both of them, one before the other."""
+    return first if then is None else lambda api, handle: first(api, then(api, handle))

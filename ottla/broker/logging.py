@@ -10,14 +10,17 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from copy import copy
+from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 # Of one event. Further ones are left out, and counted in the first line of a later second.
 LINES_PER_SECOND = 20
+HELD_LINES_MAX = 200
 ROOT = "ottla"
 GROUP_LOGGER, REQUEST_LOGGER = "ottla.group", "ottla.request"
 STORAGE_LOGGER, REPLICATION_LOGGER = "ottla.storage", "ottla.replication"
 METADATA_LOGGER, ADMIN_LOGGER = "ottla.metadata", "ottla.admin"
+SECURITY_LOGGER = "ottla.security"
 LOGGERS = (
     ROOT,
     ADMIN_LOGGER,
@@ -25,6 +28,7 @@ LOGGERS = (
     METADATA_LOGGER,
     REPLICATION_LOGGER,
     REQUEST_LOGGER,
+    SECURITY_LOGGER,
     STORAGE_LOGGER,
 )
 """Those whose level can be altered at run time."""
@@ -112,6 +116,10 @@ class LazyLog:
     def metadata(self) -> "LazyLog":
         return self.logger(METADATA_LOGGER)
 
+    @property
+    def security(self) -> "LazyLog":
+        return self.logger(SECURITY_LOGGER)
+
     def level_changed(self) -> None:
         self._level = self.levels.of(self._name)
 
@@ -146,7 +154,6 @@ class LazyLog:
         suppressed = self._suppressed(event)
         if suppressed is None:
             return
-        self.prepare()
         said: dict[str, Any] = {"logger": self._name}
         given = {**self._fields, **self._fields_of_now(), **fields}
         said |= {name: printable(value) for name, value in given.items() if value is not None}
@@ -155,6 +162,27 @@ class LazyLog:
         error = sys.exc_info()[1] if fields.get("exc_info") is True else fields.get("exc_info")
         if error is not None:
             said["error_id"] = error_id(error)
+        held = self.levels.held
+        if held is not None:
+            if level < LEVELS["warning"] and len(held) < HELD_LINES_MAX:
+                held.append((self, method, event, {**said, "timestamp": _now()}))
+                return
+            self.release()
+        self._emit(method, event, said)
+
+    def hold(self) -> None:
+        """Lines below warnings are kept until `release`, for a moment in which importing structlog would be felt."""
+        if self._logger is None:
+            self.levels.held = []
+
+    def release(self) -> None:
+        """What was kept is written, with the time at which it was said."""
+        held, self.levels.held = self.levels.held, None
+        for log, method, event, said in held or ():
+            log._emit(method, event, said)
+
+    def _emit(self, method: str, event: str, said: dict[str, Any]) -> None:
+        self.prepare()
         # A terminal that is gone, a full disk: the broker goes on without its log.
         with suppress(OSError):
             getattr(self._logger, method)(event, **said)
@@ -178,6 +206,8 @@ class LogLevels:
 
     def __init__(self, root: int) -> None:
         self.logs: list[LazyLog] = []
+        self.held: list[tuple[LazyLog, str, str, dict[str, Any]]] | None = None
+        """Lines that wait; None while they are written at once."""
         self.on_change: list[Callable[[], None]] = []
         """Called when they have changed, for those who keep what follows from them."""
         self._at_start = root
@@ -254,11 +284,21 @@ def _make_logger(log_format: str, stream: TextIO) -> Any:
         structlog.PrintLogger(stream),
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _stamped,
             _in_order,
             *rendering,
         ],
     )
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC).replace(tzinfo=None).isoformat()}Z"
+
+
+def _stamped(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A line that was kept has its time already."""
+    fields.setdefault("timestamp", _now())
+    return fields
 
 
 def _in_order(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> dict[str, Any]:

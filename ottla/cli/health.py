@@ -1,35 +1,56 @@
 """`ottla health`: asks the admin listener of a broker, for health checks of containers.
 
-It runs every few seconds on every machine, so it imports no more than an HTTP client: less than the broker pays for an
-answer. A plain command line does not even import click; `ottla.cli.commands.health` is the same command with all its
-options.
+It runs every few seconds on every machine, so it imports next to nothing: an HTTP client, or the module `typing`, would
+cost more processor time than all the rest. A plain command line does not even import click;
+`ottla.cli.commands.health` is the same command with all its options.
 """
 
-import json
+import socket
 import sys
-from collections.abc import Sequence
-from http.client import HTTPConnection, HTTPException
-from typing import Any, NamedTuple
 
 DEFAULT_URL = "http://127.0.0.1:9644"
 DEFAULT_PAGE = "/health/ready"
+DEFAULT_PORTS = {"http": 80, "https": 443}
 DEFAULT_TIMEOUT_S = 3.0
 # The exit statuses beside 0. They differ so that a script can look at a broker without a listener by other means.
 NOT_HEALTHY = 1
 NO_ANSWER = 3
+ANSWER_BYTES_MAX = 1 << 20
 _PLAIN = ("--url", "--ca", "--cert")
 
 
-class HealthQuestion(NamedTuple):
+class HealthQuestion:
     """What a command line asks. The files are PEM: authorities to trust, and a certificate with its key to show."""
 
-    url: str = DEFAULT_URL
-    ca: str | None = None
-    cert: str | None = None
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        ca: str | None = None,
+        cert: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.ca, self.cert, self.timeout_s = ca, cert, timeout_s
+        self.url = url
+        scheme, found, rest = url.partition("://")
+        address, slash, path = (rest if found else url).partition("/")
+        self.scheme = scheme if found else "http"
+        self.address = address
+        self.path = slash + path or DEFAULT_PAGE
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        """Raises ValueError."""
+        if self.scheme not in DEFAULT_PORTS:
+            raise ValueError(f"a URL begins with http:// or https://, not with {self.scheme}://")
+        host, _, port = self.address.rpartition(":")
+        if not host or port.endswith("]"):
+            host, port = self.address, str(DEFAULT_PORTS[self.scheme])
+        if not port.isdecimal():
+            raise ValueError(f"{port!r} is no port")
+        return host.strip("[]"), int(port)
 
 
-def parse_plain(arguments: Sequence[str]) -> HealthQuestion | None:
+def parse_plain(arguments: list[str]) -> HealthQuestion | None:
     """None for anything that click should look at."""
     values: dict[str, str] = {}
     remaining = iter(arguments)
@@ -44,44 +65,72 @@ def parse_plain(arguments: Sequence[str]) -> HealthQuestion | None:
 
 def run(question: HealthQuestion) -> int:
     """Prints what the page says; returns the exit status: 0 healthy, 1 not, 3 nothing answers there."""
-    url = question.url
-    scheme, found, rest = url.partition("://")
-    address, slash, path = (rest if found else url).partition("/")
     try:
-        connection = _connection(address, question, has_tls=bool(found) and scheme == "https")
-        connection.request("GET", slash + path or DEFAULT_PAGE)
-        response = connection.getresponse()
-        body = response.read()
-    except (OSError, HTTPException, ValueError) as error:
+        status, body = _answer(_connected(question), question)
+    except (OSError, ValueError) as error:
         # A broker that was started without an admin listener, most of the time.
-        print(f"ottla: no answer from {url}: {error}", file=sys.stderr)
+        why = f"it sent nothing within {question.timeout_s:g} s" if isinstance(error, TimeoutError) else error
+        print(f"ottla: no answer from {question.url}: {why}", file=sys.stderr)
         return NO_ANSWER
-    print(_summary(response.status, body))
-    return 0 if response.status == 200 else NOT_HEALTHY
+    print(_summary(status, body))
+    return 0 if status == 200 else NOT_HEALTHY
 
 
-def _connection(address: str, question: HealthQuestion, *, has_tls: bool) -> HTTPConnection:
-    """Raises OSError for files that cannot be read."""
-    if not has_tls:
+def _connected(question: HealthQuestion) -> socket.socket:
+    """Raises OSError, of files that cannot be read too, and ValueError."""
+    address = question.host_and_port
+    if question.scheme == "http":
         if question.ca is not None or question.cert is not None:
             raise ValueError("--ca and --cert are for https://")
-        return HTTPConnection(address, timeout=question.timeout_s)
+        return socket.create_connection(address, question.timeout_s)
     # Imported here, as most listeners are without TLS.
     import ssl
-    from http.client import HTTPSConnection
 
     context = ssl.create_default_context(cafile=question.ca)
     if question.cert is not None:
         context.load_cert_chain(question.cert, password=lambda: "")
-    return HTTPSConnection(address, timeout=question.timeout_s, context=context)
+    return context.wrap_socket(socket.create_connection(address, question.timeout_s), server_hostname=address[0])
+
+
+def _answer(connection: socket.socket, question: HealthQuestion) -> tuple[int, bytes]:
+    """Status and body. Raises OSError, and ValueError for what is no answer of HTTP."""
+    with connection:
+        request = f"GET {question.path} HTTP/1.1\r\nHost: {question.address}\r\nConnection: close\r\n\r\n"
+        connection.sendall(request.encode())
+        received = b""
+        while not _is_whole(received):
+            more = connection.recv(ANSWER_BYTES_MAX)
+            if not more:
+                break
+            received += more
+    line, _, _ = received.partition(b"\r\n")
+    version, _, rest = line.partition(b" ")
+    status = rest[:3]
+    if not version.startswith(b"HTTP/") or not status.isdigit():
+        raise ValueError("it does not speak HTTP" if received else "it closed the connection")
+    return int(status), received.partition(b"\r\n\r\n")[2]
+
+
+def _is_whole(received: bytes) -> bool:
+    """Whether all of an answer is there that says how long it is; the end of others is that of the connection."""
+    head, end, body = received.partition(b"\r\n\r\n")
+    if len(received) > ANSWER_BYTES_MAX:
+        raise ValueError(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+    for line in head.split(b"\r\n") if end else ():
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            return len(body) >= int(value)
+    return False
 
 
 def _summary(status: int, body: bytes) -> str:
     """The status, and every check that is not well, in one line for people.
 
     What is no page of a broker is shown by its HTTP status."""
+    import json
+
     try:
-        said: Any = json.loads(body)
+        said = json.loads(body)
         text = said.get("text", "")
         wrong = [f"{check['name']}: {check['text']}" for check in said.get("checks", ()) if not check["ok"]]
         return "; ".join([said["status"], *wrong, *([text] if text else [])])

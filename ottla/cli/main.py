@@ -9,7 +9,6 @@ with options does without what the other commands have in common.
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
 
 
 def main() -> None:
@@ -28,9 +27,10 @@ def main() -> None:
             sys.exit(health.run(question))
     if sys.argv[1:2] == ["run"]:
         _end_at_once(_run_status(sys.argv[2:]))
-    from ottla.cli.app import cli
+    else:
+        from ottla.cli.app import cli
 
-    cli(prog_name="ottla")
+        cli(prog_name="ottla")
 
 
 def _run_status(arguments: list[str]) -> int:
@@ -49,7 +49,7 @@ def _run_status(arguments: list[str]) -> int:
     raise AssertionError("a command of click ends by SystemExit")
 
 
-def _end_at_once(status: int) -> NoReturn:
+def _end_at_once(status: int) -> None:
     """Nothing is left to do: Python would take all modules apart, for a fifth of the time that an empty run takes."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):

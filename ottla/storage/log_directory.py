@@ -76,6 +76,8 @@ class LogDirectory:
         when_lost: Callable[[], None],
     ) -> None:
         self.path = path
+        self.name = str(path.absolute())
+        """As clients know it: they do not know where the broker was started."""
         self.meta_properties = meta_properties
         self.was_closed_cleanly = False
         self.has_lost_records = False

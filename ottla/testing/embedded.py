@@ -202,7 +202,7 @@ class EmbeddedCluster(_Embedded):
     """
 
     def __init__(self, brokers: int = 3, **options: Unpack[BrokerOptions]) -> None:
-        parsed = ParsedOptions(options)
+        parsed = ParsedOptions(options, ("brokers",))
         super().__init__(parsed)
         self._count = checked_count(brokers, parsed.listen)
         self._core: LocalCluster | None = None

@@ -61,10 +61,11 @@ DEFAULTS: Final[BrokerOptions] = {
 class ParsedOptions:
     """What BrokerOptions say. Raises TypeError for an unknown keyword and ConfigError for a wrong value."""
 
-    def __init__(self, given: Mapping[str, object]) -> None:
+    def __init__(self, given: Mapping[str, object], beside: tuple[str, ...] = ()) -> None:
+        """`beside`: options that the caller takes for itself."""
         for name in given:
             if name not in DEFAULTS:
-                raise TypeError(_unknown_option(name))
+                raise TypeError(_unknown_option(name, (*beside, *DEFAULTS)))
         options: dict[str, Any] = {**DEFAULTS, **given}
         self.config = ServerConfig(_settings(options["settings"]))
         self.listen = _address("listen", options["listen"], port_min=0)
@@ -98,14 +99,14 @@ def checked_count(brokers: object, listen: Address | None) -> int:
     return count
 
 
-def _unknown_option(name: str) -> str:
+def _unknown_option(name: str, known: tuple[str, ...]) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, DEFAULTS, n=1)
+    close = get_close_matches(name, known, n=1)
     if close:
         return f"there is no option {name!r}; did you mean {close[0]!r}?"
     hint = f"; write settings={{{name.replace('_', '.')!r}: ...}} for a server property" if "_" in name else ""
-    return f"there is no option {name!r}, only {', '.join(DEFAULTS)}{hint}"
+    return f"there is no option {name!r}, only {', '.join(known)}{hint}"
 
 
 def _settings(value: object) -> dict[str, str]:

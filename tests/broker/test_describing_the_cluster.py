@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -9,6 +11,7 @@ from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.describe_quorum import DescribeQuorumRequest, QuorumPartition, QuorumTopic
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tests.broker.asking import Asking, running
@@ -50,6 +53,19 @@ async def test_replica_may_stay_in_its_directory_and_go_nowhere_else(tmp_path: P
             ("u", 0): ErrorCode.LOG_DIR_NOT_FOUND,
             (LONG_NAME, 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
         }
+
+
+async def test_directory_of_a_relative_path_is_named_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with running(Path("data")) as broker:
+        await with_topics(broker, "t")
+        (described,) = (await broker.ask(DescribeLogDirsRequest(topics=None), 4)).results
+        codes = [await moved(broker, moves(each, "t", 0)) for each in (described.log_dir, "data")]
+
+    assert described.log_dir == str(tmp_path / "data")
+    assert [code for outcome in codes for code in outcome.values()] == [ErrorCode.NONE, ErrorCode.LOG_DIR_NOT_FOUND]
 
 
 async def test_last_directory_of_a_partition_named_twice_counts(tmp_path: Path) -> None:

@@ -20,6 +20,14 @@ def test_unknown_option_is_refused_by_name(embedding: Any) -> None:
         embedding(setings={})
 
 
+@pytest.mark.parametrize("embedding", [Cluster, ClusterThread])
+def test_number_of_brokers_is_among_the_options_of_clusters(embedding: Any) -> None:
+    with pytest.raises(TypeError, match=r"^there is no option 'broker'; did you mean 'brokers'\?$"):
+        embedding(broker=3)
+    with pytest.raises(TypeError, match=r"^there is no option 'x', only brokers, listen, "):
+        embedding(x=3)
+
+
 def test_property_given_as_an_option_is_shown_as_a_setting() -> None:
     options: Any = {"num_partitions": 3}
     with pytest.raises(TypeError, match=r"write settings=\{'num\.partitions': \.\.\.\} for a server property"):

@@ -2,12 +2,13 @@
 
 import io
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
 from ottla.broker.coordinators.observers import log_fact
-from ottla.broker.logging import GROUP_LOGGER, LINES_PER_SECOND, LazyLog
+from ottla.broker.logging import GROUP_LOGGER, HELD_LINES_MAX, LINES_PER_SECOND, LazyLog
 from ottla.coordinator.facts import Cause, RebalanceStarted
 
 
@@ -70,6 +71,45 @@ def test_hostile_text_stays_one_line_without_controls(log_format: str) -> None:
     assert "forged" in line
     assert "x" * 257 not in line
     assert "characters more" in line
+
+
+def test_held_lines_come_later_with_their_own_time() -> None:
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+    other = log.with_fields(broker=1).metadata
+    log.hold()
+    other.info("topic created", topic="t")
+    assert stream.getvalue() == ""
+    between = datetime.now(UTC).isoformat()
+    log.release()
+    log.info("later")
+
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["event"], first["topic"], first["broker"], first["logger"]) == (
+        "topic created", "t", 1, "ottla.metadata",
+    )  # fmt: skip
+    assert first["timestamp"].removesuffix("Z") < between[:26] <= second["timestamp"].removesuffix("Z")
+
+
+def test_warning_brings_the_held_lines_before_it() -> None:
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+    log.hold()
+    log.info("one")
+    log.warning("two")
+    log.info("three")
+
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["one", "two", "three"]
+
+
+def test_many_held_lines_are_written_before_there_are_too_many() -> None:
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+    log.hold()
+    for number in range(HELD_LINES_MAX + 1):
+        log.info(f"event {number}")
+
+    assert len(stream.getvalue().splitlines()) == HELD_LINES_MAX + 1
 
 
 def test_lines_name_their_logger() -> None:

@@ -5,12 +5,22 @@ from typing import Any
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.histogram import SUM_NS, Histogram
+from ottla.broker.server.connection_interfaces import ClientIdentity
 from ottla.broker.server.dispatch import Dispatcher, Route
 from ottla.broker.server.request_times import RequestTimes
+from ottla.security.authentication import ANONYMOUS, Principal
 from tests.broker.wire import RecordingLog
 
 MS = 1_000_000
-PEER: Any = SimpleNamespace(peer_host="10.0.0.1", listener_name="PLAINTEXT", run_route=None)
+ALICE = Principal("User", "alice")
+PEER: Any = SimpleNamespace(
+    peer_host="10.0.0.1",
+    listener_name="PLAINTEXT",
+    run_route=None,
+    run_count=0,
+    client=ClientIdentity("shop", "apache-kafka-java", "4.1.0"),
+    principal=ALICE,
+)
 
 
 def times(slow_ms: int = 500, now_ns: int = 0) -> tuple[RequestTimes, RecordingLog]:
@@ -38,6 +48,7 @@ def parked(key: int) -> Any:
         began_ns=0,
         connection=PEER,
         client_id="c",
+        principal=ALICE,
         size_bytes=10,
         response_bytes=20,
     )
@@ -55,16 +66,37 @@ def test_event_counts_for_each_of_its_requests() -> None:
     assert log.events == []
 
 
-def test_slow_event_is_logged_with_its_apis() -> None:
+def test_slow_event_is_logged_with_its_apis_and_who_sent_it() -> None:
     counted, log = times()
-    counted.runs += [(route(12), 3), (route(1), 1)]
+    counted.runs += [(route(12), 3), (route(1), 1), (route(1), -1)]
     counted.count(700 * MS, PEER)
 
     ((event, fields),) = log.events
     assert event == "slow requests"
     assert fields["apis"] == ["Fetch v4", "Heartbeat v4"]
-    assert (fields["duration_ms"], fields["peer"]) == (700, "10.0.0.1")
+    assert (fields["duration_ms"], fields["requests"], fields["peer"]) == (700, 4, "10.0.0.1")
+    assert (fields["client_id"], fields["principal"], fields["listener"]) == ("shop", "User:alice", "PLAINTEXT")
     assert (counted.slow_events, counted.slowest_event_ns) == (1, 700 * MS)
+
+
+def test_last_run_of_a_slow_event_is_counted_in_its_line() -> None:
+    counted, log = times()
+    counted.runs += [(route(12), 3)]
+    counted.count(700 * MS, SimpleNamespace(**{**vars(PEER), "run_route": route(1), "run_count": 2}))  # type: ignore[arg-type]
+
+    ((_, fields),) = log.events
+    assert (fields["apis"], fields["requests"]) == (["Fetch v4", "Heartbeat v4"], 5)
+
+
+def test_who_has_not_logged_in_has_no_principal_in_the_log() -> None:
+    counted, log = times(now_ns=700 * MS)
+    request = parked(0)
+    request.principal = ANONYMOUS
+    counted.count_parked(request)
+
+    ((_, fields),) = log.events
+    assert fields["principal"] is None
+    assert (fields["client_id"], fields["request_bytes"], fields["response_bytes"]) == ("c", 10, 20)
 
 
 def test_slow_log_can_be_switched_off_or_moved() -> None:

@@ -106,7 +106,7 @@ async def test_client_logs_in_with_a_token(tmp_path: Path, client: Callable[[str
     async with broker_with_tokens(tmp_path, public_jwk("RSA")) as broker:
         await asyncio.to_thread(client, address(broker), token(fresh()))
 
-        assert broker.server.sasl["SASL"].ended.keys() == {("login", "success")}
+        assert broker.server.sasl["SASL"].ended.keys() == {("login", "OAUTHBEARER", "success")}
 
 
 async def test_aiokafka_logs_in_with_a_token_of_another_kind(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_token_that_does_not_count_keeps_clients_out(tmp_path: Path, text:
     async with broker_with_tokens(tmp_path, public_jwk("RSA")) as broker:
         heard = await asyncio.to_thread(what_confluent_hears, address(broker), text())
 
-        assert broker.server.sasl["SASL"].ended.keys() == {("login", "failure")}
+        assert broker.server.sasl["SASL"].ended.keys() == {("login", "OAUTHBEARER", "failure")}
     assert "invalid_token" in heard
 
 
@@ -174,8 +174,8 @@ async def test_new_key_counts_after_one_failed_login(tmp_path: Path) -> None:
 
         await asyncio.to_thread(by_confluent, address(broker), text)
 
-        assert ended["login", "success"] >= 1
-        assert ended["login", "failure"] >= 1
+        assert ended["login", "OAUTHBEARER", "success"] >= 1
+        assert ended["login", "OAUTHBEARER", "failure"] >= 1
 
 
 async def test_session_ends_with_its_token_and_is_renewed(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_session_ends_with_its_token_and_is_renewed(tmp_path: Path) -> Non
         producer = confluent_kafka.Producer(settings)
         failed: list[object] = []
         async with asyncio.timeout(RENEWED_WITHIN_S):
-            while not ended["renewal", "success"]:
+            while not ended["renewal", "OAUTHBEARER", "success"]:
                 producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error) if error else None)
                 producer.poll(0)
                 await asyncio.sleep(0.02)

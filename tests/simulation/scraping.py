@@ -5,7 +5,7 @@ from math import isfinite
 from ottla.broker.admin.metrics.families import FAMILIES
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.admin.metrics.source import SourceOfBroker
-from ottla.broker.admin.probe import DiskGauge, HealthProbe
+from ottla.broker.admin.probe import HealthProbe
 from ottla.broker.broker import Broker
 from tests.simulation.judge import Judge
 
@@ -17,9 +17,8 @@ class Scraper:
 
     def __init__(self, judge: Judge, broker: Broker) -> None:
         parts = broker.parts
-        # There is no file system whose room could be measured.
-        disk = DiskGauge(parts.runtime, parts.log_directory.path)
         self._judge = judge
+        # Not started: there is no file system whose room could be measured.
         self._probe = HealthProbe(
             parts.runtime,
             parts.lifecycle,
@@ -28,8 +27,8 @@ class Scraper:
             parts.log_manager,
             parts.group_loader,
             parts.events,
-            disk,
         )
+        parts.count_for_metrics()
         self._source = SourceOfBroker("", parts.metric_sources(self._probe))
 
     def scrape(self) -> None:

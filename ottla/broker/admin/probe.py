@@ -14,6 +14,8 @@ from ottla.storage.log_directory import LogDirectory
 from ottla.timer.wheel import TimerEntry
 
 DISK_INTERVAL_MS = 15_000
+# So often the lateness of the loop is seen at least.
+TICK_MS = 250
 # A disk that does not answer has no figure, rather than its last one for ever.
 DISK_FIGURE_VALID_MS = 60_000
 # So long after the last event that was dropped.
@@ -67,6 +69,21 @@ class DiskGauge:
         self._measured_ms = self._runtime.clock.now_ms()
 
 
+class LoopTick:
+    """A timer that does nothing: an idle broker has few others, and its loop may be late all the same."""
+
+    def __init__(self, runtime: LoopRuntime) -> None:
+        self._runtime = runtime
+        self._timer: TimerEntry | None = None
+
+    def start(self) -> None:
+        self._timer = self._runtime.schedule(TICK_MS, self.start)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class LoadingCoordinators(Protocol):
     def loading(self) -> Sequence[object]:
         """What is being loaded."""
@@ -87,7 +104,6 @@ class HealthProbe:
         log_manager: LogManager,
         coordinators: LoadingCoordinators,
         events: EventCounts | None,
-        disk: DiskGauge,
     ) -> None:
         self._runtime = runtime
         self._lifecycle = lifecycle
@@ -96,12 +112,21 @@ class HealthProbe:
         self._log_manager = log_manager
         self._coordinators = coordinators
         self._events = events
-        self.disk = disk
+        self.disk = DiskGauge(runtime, directory.path)
+        self._tick = LoopTick(runtime)
         self._dropped_seen = 0
         self._dropped_ms: int | None = None
         config = runtime.config
         is_required = config.ottla_health_ready_requires == CAUGHT_UP
         self._catching_up = _CatchingUp(runtime, self._missing_replicas) if is_required else None
+
+    def start(self) -> None:
+        self.disk.start()
+        self._tick.start()
+
+    def stop(self) -> None:
+        self.disk.stop()
+        self._tick.stop()
 
     @property
     def metadata(self) -> ClusterMetadata:

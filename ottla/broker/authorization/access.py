@@ -218,7 +218,7 @@ class Authorization:
         self.metadata = metadata
         self._config = runtime.config
         self._super_users = super_users
-        self._log = DecisionLog(runtime)
+        self.decisions = DecisionLog(runtime)
         self._begin()
         runtime.log.levels.on_change.append(self._begin)
 
@@ -231,9 +231,9 @@ class Authorization:
         if view is None:
             if len(self._views) >= VIEWS_MAX:
                 self._views.clear()
-            view = View(self.authorizer, principal, host, logs_allowed=self._log.has_allowed)
+            view = View(self.authorizer, principal, host, logs_allowed=self.decisions.has_allowed)
             self._views[principal, host] = view
-        return Access(view, principal, image, api, self._log, self._config)
+        return Access(view, principal, image, api, self.decisions, self._config)
 
     def _begin(self) -> None:
         """With other ACLs, or when something else is to be logged: what is known of decisions is out of date."""

@@ -1,6 +1,7 @@
 """The authorizer's lines in the log: refusals at level info, so many in a second for each principal; what is allowed
-at level debug (§68.6)."""
+at level debug (§68.6). What is refused is counted, whether it gets a line or not."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ottla.broker.runtime import Runtime
@@ -25,12 +26,15 @@ class _Second:
 class DecisionLog:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._log = runtime.log.security
         self._seconds: dict[Principal, _Second] = {}
+        self.refusals: Counter[tuple[AclOperation, ResourceType]] = Counter()
+        """What was asked for and is denied, by the operation and the kind of resource."""
 
     @property
     def has_allowed(self) -> bool:
         """Whether what is allowed gets a line as well."""
-        return self._runtime.log.writes("debug")
+        return self._log.writes("debug")
 
     def decided(
         self,
@@ -42,8 +46,21 @@ class DecisionLog:
         api: str,
     ) -> None:
         """`who`: the principal and the host that it is at."""
+        if not decision.is_allowed:
+            self.refusals[operation, kind] += 1
+        self._write(who, decision, operation, kind, name, api)
+
+    def _write(
+        self,
+        who: tuple[Principal, str],
+        decision: Decision,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+        api: str,
+    ) -> None:
         principal, host = who
-        log = self._runtime.log
+        log = self._log
         if decision.is_allowed:
             write = log.debug
         else:
@@ -71,16 +88,17 @@ class DecisionLog:
     ) -> None:
         """The same for many names that one request was refused, each with its decision: what gets no line is counted at
         once."""
-        if not self._runtime.log.writes("info"):
+        self.refusals[operation, kind] += len(decisions)
+        if not self._log.writes("info"):
             return
         for name, decision in decisions[:REFUSALS_PER_SECOND]:
-            self.decided(who, decision, operation, kind, name, api)
+            self._write(who, decision, operation, kind, name, api)
         # A second may have begun in between: those that are left out count for the one that goes on.
         self._second_of(who[0]).count += max(len(decisions) - REFUSALS_PER_SECOND, 0)
 
     def failed(self, principal: Principal, operation: AclOperation, kind: ResourceType, name: str) -> None:
         """A decision that has failed is a refusal."""
-        self._runtime.log.exception(
+        self._log.exception(
             "an authorization failed unexpectedly",
             principal=str(principal),
             operation=operation.name,
@@ -99,7 +117,7 @@ class DecisionLog:
         if second is None or second.number != number:
             if second is not None and second.count > REFUSALS_PER_SECOND:
                 left_out = second.count - REFUSALS_PER_SECOND
-                self._runtime.log.info("authorizations not logged", principal=str(principal), denied=left_out)
+                self._log.info("authorizations not logged", principal=str(principal), denied=left_out)
             if len(self._seconds) >= PRINCIPALS_MAX:
                 self._seconds.clear()
             second = self._seconds[principal] = _Second(number)

@@ -41,6 +41,8 @@ _REASONS = {
     "message.downconversion.enable": _NO_OLD_FORMATS,
     "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and .after.max.ms replace it",
     "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and .after.max.ms replace it",
+    "ottla.admin.auth": "what the admin listener asks for follows from ottla.admin.tokens.file and "
+    "ottla.admin.ssl.client.auth",
     "create.topic.policy.class.name": _NO_PLUGINS,
     "alter.config.policy.class.name": _NO_PLUGINS,
 }

@@ -109,6 +109,12 @@ class AdminOptions:
         at_least=0,
         update=Update.CLUSTER_WIDE,
     )
+    ottla_request_log_sample = integer(
+        "ottla.request.log.sample",
+        0,
+        "Each so-many-th request is logged, with its API, its client and how long its handler took; 0 logs none.",
+        at_least=0,
+    )
     ottla_log_level_revert_ms = long(
         "ottla.log.level.revert.ms",
         3600000,

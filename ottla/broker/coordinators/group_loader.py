@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
     from ottla.coordinator.group_shard import GroupShard
 
+COORDINATOR = "ottla.broker.coordinators.group_coordinator"
+
 
 class GroupCoordinatorLoader:
     def __init__(
@@ -35,6 +37,8 @@ class GroupCoordinatorLoader:
         self.topic_name = OFFSETS_TOPIC.name
         # Called once each, with the coordinator, before it serves.
         self.when_made: list[Callable[[GroupCoordinator], None]] = []
+        self.modules = [COORDINATOR]
+        """What a thread imports before it is made."""
         self._runtime = runtime
         self._replicas = replicas
         self._metadata = metadata
@@ -89,8 +93,12 @@ class GroupCoordinatorLoader:
         """The coordinator, or None while a thread imports it: no client should wait for that."""
         if self._groups is None and not self._is_importing:
             self._is_importing = True
-            self._runtime.offload(_import_coordinator, self._imported)
+            self._runtime.offload(self._import, self._imported)
         return self._groups
+
+    def _import(self) -> None:
+        for name in self.modules:
+            import_module(name)
 
     def _imported(self) -> None:
         if self._runtime.is_serving:
@@ -145,7 +153,3 @@ class GroupCoordinatorLoader:
         # Without `__consumer_offsets`, no group has committed any.
         if self.topic_exists:
             self.groups.topics_deleted(names)
-
-
-def _import_coordinator() -> None:
-    import_module("ottla.broker.coordinators.group_coordinator")

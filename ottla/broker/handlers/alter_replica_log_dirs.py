@@ -40,7 +40,7 @@ def _outcome(replicas: ReplicaManager, log_directory: LogDirectory, name: str, i
     try:
         if len(f"{name}-{index}") + _SUFFIX_BYTES > FILE_NAME_BYTES_MAX:
             raise InvalidTopicException("the name of the topic is too long to move a replica")
-        if path != str(log_directory.path):
+        if path != log_directory.name:
             raise error_for(ErrorCode.LOG_DIR_NOT_FOUND, f"this broker has no directory {path}")
         replicas.partition(name, index)
     except KafkaError as error:

@@ -32,7 +32,7 @@ async def handle(
     # Of a volume on a network that has gone away, the kernel says nothing for minutes.
     total_bytes, usable_bytes = await runtime.in_thread(partial(_room, path))
     result = DescribeLogDirsResult(
-        log_dir=str(path),
+        log_dir=log_directory.name,
         topics=_topics(_asked(replicas, request)),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,

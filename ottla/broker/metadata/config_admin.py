@@ -8,6 +8,7 @@ from functools import partial
 from ottla.broker.config.options import ConfigError, ConfigScopeError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.topic import check_topic_configs
+from ottla.broker.logging import LazyLog
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.cluster.encoding import ALL_BROKERS
@@ -32,11 +33,18 @@ class ConfigAdminManager:
 
     async def alter_topic(self, name: str, configs: NewConfigs, *, validate_only: bool = False) -> None:
         """Replace a topic's own configs."""
-        await self._alter(partial(self._plan_topic, name, configs), validate_only=validate_only)
+        change = _ConfigChange()
+        await self._alter(partial(self._plan_topic, change, name, configs), validate_only=validate_only)
+        if not validate_only and change.is_one:
+            self._log.info("topic configs altered", topic=name, set=change.set, unset=change.unset)
 
     async def alter_broker(self, configs: NewConfigs, *, of_all_brokers: bool, validate_only: bool = False) -> None:
         """Replace the properties set at run time for this broker, or for all."""
-        await self._alter(partial(self._plan_broker, configs, of_all_brokers), validate_only=validate_only)
+        change = _ConfigChange()
+        await self._alter(partial(self._plan_broker, change, configs, of_all_brokers), validate_only=validate_only)
+        if not validate_only and change.is_one:
+            whose = "all brokers" if of_all_brokers else f"broker {self._runtime.node_id}"
+            self._log.info("broker configs altered", of=whose, set=change.set, unset=change.unset)
 
     async def _alter(self, plan: Callable[[], Transaction], *, validate_only: bool) -> None:
         if validate_only:
@@ -44,16 +52,21 @@ class ConfigAdminManager:
         else:
             await self._metadata.commit_planned(plan)
 
-    def _plan_topic(self, name: str, configs: NewConfigs) -> Transaction:
+    @property
+    def _log(self) -> LazyLog:
+        return self._runtime.log.metadata
+
+    def _plan_topic(self, change: "_ConfigChange", name: str, configs: NewConfigs) -> Transaction:
         image = self._metadata.image
         topic = image.topic(name)
         # As in Kafka, the configs are looked at before the topic.
         checked = checked_configs(configs(), self._runtime.config)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
+        change.before, change.after = topic.configs, checked
         return replace_topics(image, {name: replace(topic, configs=checked)})
 
-    def _plan_broker(self, configs: NewConfigs, of_all_brokers: bool) -> Transaction:
+    def _plan_broker(self, change: "_ConfigChange", configs: NewConfigs, of_all_brokers: bool) -> Transaction:
         owner = ALL_BROKERS if of_all_brokers else str(self._runtime.node_id)
         try:
             config = self._runtime.config
@@ -63,7 +76,29 @@ class ConfigAdminManager:
             raise InvalidConfig(str(error)) from None
         except ConfigError as error:
             raise InvalidRequest(str(error)) from None
+        change.before, change.after = self._metadata.configs.values_of(owner), checked
         return replace_broker_configs(owner, checked, self._metadata.configs.revision_of(owner))
+
+
+class _ConfigChange:
+    """Of configs, for the log: as they were planned last, for another broker may be quicker."""
+
+    def __init__(self) -> None:
+        self.before: Mapping[str, str] = {}
+        self.after: Mapping[str, str] = {}
+
+    @property
+    def is_one(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def set(self) -> dict[str, str] | None:
+        """None where nothing is: a line has no empty fields."""
+        return {name: value for name, value in self.after.items() if self.before.get(name) != value} or None
+
+    @property
+    def unset(self) -> list[str] | None:
+        return sorted(self.before.keys() - self.after.keys()) or None
 
 
 def checked_configs(configs: Mapping[str, str | None], config: ServerConfig) -> dict[str, str]:

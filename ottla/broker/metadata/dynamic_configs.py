@@ -46,6 +46,10 @@ class DynamicConfigs:
     def revision_of(self, owner: str) -> int:
         return self._stored.get(owner, _NONE).revision
 
+    def values_of(self, owner: str) -> dict[str, str]:
+        """What is stored for one broker, or for all."""
+        return self._stored.get(owner, _NONE).values
+
     def apply_changes(self) -> bool:
         """Makes them the values of this broker's configuration; says whether something has changed."""
         if not self._is_changed:

@@ -24,6 +24,9 @@ from ottla.storage.log_directory import LogDirectory
 
 T = TypeVar("T")
 
+# What the log says of topics.
+CREATED, GROWN, DELETED = "topic created", "partitions created", "topic deleted"
+
 Plan = Callable[[Sequence[T]], list[Outcome]]
 """Made for some topics of a request, on the image of the moment."""
 
@@ -68,10 +71,11 @@ class TopicAdminManager:
     async def create_known(self, topics: Sequence[NewTopic], changes: PartitionChanges | None = None) -> list[Outcome]:
         """As `create`, on the brokers that the image has."""
         plan = _within(changes, self._plan_new, lambda topic: len(topic.partitions))
-        return await self._carry_out(in_transactions(topics, self._planner.partition_count), plan)
+        return await self._carry_out(in_transactions(topics, self._planner.partition_count), plan, CREATED)
 
     async def create_coordinator_topic(self, topic: CoordinatorTopicSpec) -> Outcome:
-        (outcome,) = await self._carry_out([[None]], lambda _: [self._planner.coordinator_topic(topic, self.image)])
+        plan: Plan[None] = lambda _: [self._planner.coordinator_topic(topic, self.image)]  # noqa: E731 - it is typed
+        (outcome,) = await self._carry_out([[None]], plan, CREATED)
         return outcome
 
     async def create_partitions(
@@ -84,7 +88,7 @@ class TopicAdminManager:
         if validate_only:
             return self._plan_growth(topics)
         plan = _within(changes, self._plan_growth, self._partitions_more)
-        return await self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), plan)
+        return await self._carry_out(in_transactions(topics, lambda topic: topic.partition_count), plan, GROWN)
 
     async def delete(
         self,
@@ -96,7 +100,7 @@ class TopicAdminManager:
         """Delete topics and what groups have committed for them (§9.7.4). None stands for one that was not found."""
         batches = in_transactions(topics, lambda topic: 0 if topic is None else len(topic.partitions))
         plan = _within(changes, partial(self._plan_deletion, says_disabled), lambda topic: len(topic.partitions))
-        return await self._commit_each(batches, plan, self._deletion)
+        return await self._commit_each(batches, plan, self._deletion, DELETED)
 
     # Plans.
 
@@ -141,10 +145,10 @@ class TopicAdminManager:
     def _deletion(self, planned: Mapping[str, TopicInfo]) -> Transaction:
         return replace_topics(self.image, dict.fromkeys(planned))
 
-    async def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T]) -> list[Outcome]:
+    async def _carry_out(self, batches: Iterable[Sequence[T]], plan: Plan[T], event: str) -> list[Outcome]:
         """Commit the planned topics, and wait for their logs here. What was committed stays: others may have records in
         it already. A log that cannot be created here is this replica's failure (`FailedLogs`)."""
-        outcomes = await self._commit_each(batches, plan, self._replacement)
+        outcomes = await self._commit_each(batches, plan, self._replacement, event)
         await self._logs_made(_topics_in(outcomes).values())
         return await in_slices(self._as_made, outcomes)
 
@@ -153,9 +157,10 @@ class TopicAdminManager:
         batches: Iterable[Sequence[T]],
         plan: Plan[T],
         transaction: Callable[[Mapping[str, TopicInfo]], Transaction],
+        event: str,
     ) -> list[Outcome]:
         """One batch after the other, each planned on the image that shows those before it. What was committed stays,
-        also when a later one fails."""
+        also when a later one fails. `event` is what the log says of each topic."""
         outcomes: list[Outcome] = []
         left = deque(batches)
         while left:
@@ -168,8 +173,16 @@ class TopicAdminManager:
                 outcomes += [*batch.outcomes, *(error for topics in left for _ in topics)]
                 return outcomes
             outcomes += batch.outcomes
+            self._log(event, batch.outcomes)
             await next_step()
         return outcomes
+
+    def _log(self, event: str, outcomes: Iterable[Outcome]) -> None:
+        log = self._runtime.log.metadata
+        for each in outcomes if log.writes("info") else ():
+            if isinstance(each, TopicInfo):
+                factor = max((len(partition.replicas) for partition in each.partitions), default=0)
+                log.info(event, topic=each.name, partitions=len(each.partitions), replication_factor=factor)
 
     def _as_made(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, TopicInfo):

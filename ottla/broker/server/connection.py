@@ -46,9 +46,9 @@ class Connection(asyncio.BufferedProtocol):
     # fmt: off
     __slots__ = (
         "_buffers", "_context", "_deferred", "_handling", "_held_bytes", "_kept", "_memory", "_now_ns",
-        "_owner", "_reading_paused", "_responses", "_routes", "_run_count", "_runs", "_runtime", "_times", "_turns",
+        "_owner", "_reading_paused", "_responses", "_routes", "_runs", "_runtime", "_times", "_turns",
         "buffer", "client", "fetch_room", "gate", "holds", "idle_timer", "is_inter_broker", "last_event_ns",
-        "listener_name", "peer_host", "principal", "run_route", "transport",
+        "listener_name", "peer_host", "principal", "run_count", "run_route", "transport",
     )
     # fmt: on
 
@@ -61,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._times = owner.times
         # How many requests of the present read event had its last route; those before are in `_runs`.
         self.run_route: Route | None = None
-        self._run_count = 0
+        self.run_count = 0
         self._runs = owner.times.runs
         self._routes, self._buffers = owner.dispatcher.routes, owner.receive_buffers
         self._memory, self._turns = owner.memory, owner.turns
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         route = self.run_route
         if route is not None:
             # All requests of the event have taken as long as the event: their answers have left together.
-            times, count = route.direct, self._run_count
+            times, count = route.direct, self.run_count
             times[(duration_ns >> UNIT_BITS).bit_length()] += count
             times[SUM_NS] += count * duration_ns
         if self._runs or duration_ns >= SLOW_EVENT_NS:
@@ -244,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             if size >= LONG_REQUEST or handled % REQUESTS_PER_LOOK == 1:
                 self._end_turn_if_over(end - position)
         if run_route is not None:
-            self.run_route, self._run_count = run_route, handled - run_start
+            self.run_route, self.run_count = run_route, handled - run_start
             run_route.request_bytes += position - run_position
         return position
 
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
     def end_run(self) -> None:
         """The requests of the next `handle_frames` are counted apart from those before."""
         if self.run_route is not None:
-            self._runs.append((self.run_route, self._run_count))
+            self._runs.append((self.run_route, self.run_count))
             self.run_route = None
 
     def _end_turn_if_over(self, left_bytes: int) -> None:

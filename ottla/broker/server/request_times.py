@@ -4,14 +4,17 @@ All answers of a read event leave together, so each of its requests has taken as
 not be read for each. A request that was parked is counted when its answer leaves.
 """
 
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from ottla.broker.histogram import SUM_NS, UNIT_BITS
 from ottla.broker.logging import REQUEST_LOGGER
 from ottla.broker.runtime import Runtime
-from ottla.broker.server.connection_interfaces import ClientConnection
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.apis import Api
+from ottla.broker.server.connection_interfaces import ClientConnection, ClientIdentity
+from ottla.broker.server.dispatch import Handle, Route
 from ottla.broker.server.request_context import RequestContext
+from ottla.security.authentication import ANONYMOUS, Principal
 
 # A read event that holds up the others on the loop.
 SLOW_EVENT_NS = 50_000_000
@@ -23,9 +26,14 @@ LONG_POLLS = frozenset({1, 11, 14})
 class TimedConnection(Protocol):
     peer_host: str
     listener_name: str
+    client: ClientIdentity | None
+    principal: Principal
 
     run_route: Route | None
     """Of the last requests of the read event."""
+
+    run_count: int
+    """How many these are."""
 
 
 class RequestTimes:
@@ -67,6 +75,7 @@ class RequestTimes:
                 peer=connection.peer_host,
                 listener=connection.listener_name,
                 client_id=request.client_id,
+                principal=named_principal(request.principal),
                 duration_ms=duration_ns // _MS,
                 request_bytes=request.size_bytes,
                 response_bytes=request.response_bytes,
@@ -77,16 +86,60 @@ class RequestTimes:
         self.slow_events += 1
         self.slowest_event_ns = max(self.slowest_event_ns, duration_ns)
         if self.is_slow(duration_ns):
-            last = connection.run_route
-            routes = [route for route, _ in self.runs] + ([] if last is None else [last])
+            last, client = connection.run_route, connection.client
+            runs = [*self.runs] if last is None else [*self.runs, (last, connection.run_count)]
             self._log.warning(
                 "slow requests",
-                apis=sorted({f"{route.api.name} v{route.version}" for route in routes}),
+                apis=sorted({f"{route.api.name} v{route.version}" for route, _ in runs}),
+                requests=sum(count for _, count in runs if count > 0),
                 peer=connection.peer_host,
                 listener=connection.listener_name,
+                client_id=None if client is None else client.client_id,
+                principal=named_principal(connection.principal),
                 duration_ms=duration_ns // _MS,
             )
 
     def is_slow(self, duration_ns: int) -> bool:
         slow_ms = self._runtime.config.ottla_request_log_slow_ms
         return 0 < slow_ms * _MS <= duration_ns
+
+
+class RequestSample:
+    """Each n-th request in the log, with who has sent it. It stands before the handlers where
+    `ottla.request.log.sample` says so: other brokers pay nothing for it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._clock = runtime.clock
+        self._log = runtime.log.logger(REQUEST_LOGGER)
+        self._every = self._left = runtime.config.ottla_request_log_sample
+
+    def guarded(self, api: Api, handle: Handle) -> Handle:
+        return partial(self._handle, api, handle)
+
+    def _handle(self, api: Api, handle: Handle, context: RequestContext, request: Any) -> Any | None:
+        self._left -= 1
+        if self._left:
+            return handle(context, request)
+        self._left = self._every
+        connection = context.connection
+        client_id, principal, began_ns = context.client_id, context.principal, self._clock.now_ns()
+        try:
+            return handle(context, request)
+        finally:
+            self._log.info(
+                "request",
+                api=api.name,
+                version=context.api_version,
+                peer=connection.peer_host,
+                listener=connection.listener_name,
+                client_id=client_id,
+                principal=named_principal(principal),
+                request_bytes=context.size_bytes,
+                handled_us=(self._clock.now_ns() - began_ns) // 1000,
+                waits=context.is_parked or None,
+            )
+
+
+def named_principal(principal: Principal) -> str | None:
+    """For a line of the log, which has no field for who has not logged in."""
+    return None if principal == ANONYMOUS else str(principal)

@@ -235,15 +235,16 @@ class SaslGate:
 
     def _open(self, session: SaslSession) -> None:
         connection, listener = self._connection, self._listener
-        listener.ended[self._occasion, "success"] += 1
+        listener.ended[self._occasion, session.mechanism, "success"] += 1
         self._session = session
         self._expires_ms = NEVER_MS if session.expires_ms is None else session.expires_ms
         connection.principal = session.principal
         listener.logins.end(connection)
         self.end()
-        if listener.runtime.log.writes("debug"):
+        log = listener.runtime.log.security
+        if log.writes("debug"):
             client = connection.client
-            listener.runtime.log.debug(
+            log.debug(
                 "authenticated",
                 peer=connection.peer_host,
                 listener=listener.name,
@@ -255,8 +256,8 @@ class SaslGate:
     def _fail(self, context: RequestContext | None, response: Any, why: str, user: str, reason: CloseReason) -> None:
         """The connection closes after the delay, the response before that. Nothing is read from now on."""
         connection, listener = self._connection, self._listener
-        listener.ended[self._occasion, "failure"] += 1
-        listener.runtime.log.info(
+        listener.ended[self._occasion, listener.known_mechanism(self.mechanism), "failure"] += 1
+        listener.runtime.log.security.info(
             "authentication failed",
             peer=connection.peer_host,
             listener=listener.name,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.broker.config.oauth import OAuthSettings
     from ottla.broker.server.token_keys import TokenKeys
 
+NO_MECHANISM = "_other"
+"""Of failures without a mechanism that is enabled."""
 _NONCE_BYTES = 24
 _SECRET_BYTES = 32
 
@@ -41,8 +43,8 @@ class SaslListener:
         self.logins = logins
         self.receive_bytes_max = min(settings.receive_bytes_max, runtime.config.socket_request_max_bytes)
         self.failure_delay_ms = settings.failure_delay_ms
-        self.ended: Counter[tuple[str, str]] = Counter()
-        """Authentications by occasion (`login`, `renewal`) and result (`success`, `failure`)."""
+        self.ended: Counter[tuple[str, str, str]] = Counter()
+        """Authentications by occasion (`login`, `renewal`), mechanism and result (`success`, `failure`)."""
         self._image = image
         # For a store that has lost the cluster's secret, which the first broker writes when it registers.
         self._decoy_secret = secrets.token_bytes(_SECRET_BYTES)
@@ -52,6 +54,10 @@ class SaslListener:
         self._mechanisms: Mapping[str, Callable[[], Mechanism]] = {
             each: self._maker(each, of) for each, of in settings.mechanisms.items()
         }
+
+    def known_mechanism(self, name: str) -> str:
+        """One of those enabled here, or `NO_MECHANISM`: clients may name anything, or nothing."""
+        return name if name in self._mechanisms else NO_MECHANISM
 
     def new_exchange(self) -> SaslExchange:
         return SaslExchange(self._mechanisms, self._reauthentication_ms.__getitem__)

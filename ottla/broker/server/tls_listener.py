@@ -112,11 +112,11 @@ class TlsListener:
         try:
             tls = self.checked(self.runtime.config)
         except ConfigError as error:
-            self.runtime.log.error("certificates are not replaced", listener=self.name, reason=str(error))
+            self.runtime.log.security.error("certificates are not replaced", listener=self.name, reason=str(error))
             return
         if tls != self.tls:
             self.tls = tls
-            self.runtime.log.info("certificates replaced", listener=self.name)
+            self.runtime.log.security.info("certificates replaced", listener=self.name)
 
     def look_at_files(self) -> None:
         if self._signatures() != self._seen:

@@ -106,7 +106,7 @@ class TokenKeys:
                 self._keys = await self._fetched()
                 return
             except (OSError, KeySetError, ValueError) as error:
-                self._runtime.log.warning(
+                self._runtime.log.security.warning(
                     "keys of access tokens could not be fetched", url=self._source.url, why=str(error)
                 )
             await self._runtime.sleep(wait_ms)

@@ -18,6 +18,7 @@ from ottla.cli.doctor.sampling import Sampler, Scope
 from ottla.cli.failures import ClientError
 from ottla.cli.operations.brokers import BROKER_RESOURCE
 from ottla.cli.operations.leaders import active_producers
+from ottla.cli.operations.transactions import STATES_WITHOUT_TRANSACTION
 from ottla.protocol.address import Address
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import (
@@ -25,6 +26,7 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 WITHIN_S = 60.0
 
@@ -169,7 +171,32 @@ async def _open_transactions(asker: Asker, exam: Examination) -> dict[tuple[str,
         key, start = (each.topic, each.partition), each.transaction_start_offset
         if start is not None and (key not in found or start < found[key].start_offset):
             found[key] = OpenTransaction(each.producer_id, each.producer_epoch, start, each.last_timestamp)
-    return found
+    return await _with_coordinators(asker, found)
+
+
+async def _with_coordinators(
+    asker: Asker, found: Mapping[tuple[str, int], OpenTransaction]
+) -> dict[tuple[str, int], OpenTransaction]:
+    """The same with what their coordinators know: which of all brokers that is, only they can say."""
+    request = ListTransactionsRequest(producer_id_filters=sorted({each.producer_id for each in found.values()}))
+    what = "the transactional ids"
+    answers = [await asker.ask("D5", what, each, request, ListTransactionsResponse) for each in asker.brokers]
+    known = {
+        each.producer_id: each
+        for answer in answers
+        if answer is not None and not answer.error_code
+        for each in answer.transaction_states
+    }
+    have_all_answered = all(answer is not None and not answer.error_code for answer in answers)
+
+    def with_coordinator(transaction: OpenTransaction) -> OpenTransaction:
+        state = known.get(transaction.producer_id)
+        if state is None:
+            return replace(transaction, is_coordinated=False if have_all_answered else None)
+        is_coordinated = state.transaction_state not in STATES_WITHOUT_TRANSACTION
+        return replace(transaction, transactional_id=state.transactional_id, is_coordinated=is_coordinated)
+
+    return {key: with_coordinator(each) for key, each in found.items()}
 
 
 def _looked_at(exam: Examination, requests: int) -> str:

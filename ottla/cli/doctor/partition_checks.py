@@ -46,14 +46,19 @@ def _hanging(exam: Examination, key: TopicPartition, found: OpenTransaction) -> 
         if broker.configs is not None
     ]
     is_sure = age_ms > max(limits, default=TRANSACTION_MAX_TIMEOUT_MS)
+    who = "" if found.transactional_id is None else f" ({found.transactional_id})"
     text = (
         f"{_name(key)}: readers of committed transactions stand at {found.start_offset:,}, held by producer "
-        f"{found.producer_id}, which wrote last {lasted(age_ms / 1000)} ago"
+        f"{found.producer_id}{who}, which wrote last {lasted(age_ms / 1000)} ago"
     )
-    advice = (
-        f"end or restart the producer; if it is gone: kafka-transactions.sh --bootstrap-server ADDRESS abort "
-        f"--topic {key[0]} --partition {key[1]} --start-offset {found.start_offset}"
-    )
+    if found.is_coordinated is False:
+        text += ", and of which no coordinator has an open transaction"
+    abort = f"ottla transactions abort {key[0]}:{key[1]} --start-offset {found.start_offset}"
+    advice = {
+        True: f"end or restart the producer, else its coordinator ends it after its timeout; in need: {abort} --force",
+        False: abort,
+        None: f"end or restart the producer; if it is gone: {abort}",
+    }[found.is_coordinated]
     severity = Severity.CRITICAL if is_sure else Severity.WARNING
     evidence = (f"producer {found.producer_id} epoch {found.producer_epoch}",)
     return Diagnosis("D5.hanging-transaction", severity, _name(key), text, advice, evidence, is_sure)

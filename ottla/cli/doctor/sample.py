@@ -107,6 +107,10 @@ class OpenTransaction:
     producer_epoch: int
     start_offset: int
     last_ms: int
+    transactional_id: str | None = None
+    """None: it is not known."""
+    is_coordinated: bool | None = None
+    """Whether its coordinator has a transaction of it that it will end; None: no coordinator could be asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,21 +257,21 @@ async def _serve_until(
         print("\n".join(said), flush=True)
     if options.image is not None:
         options.image.report(log)
+    log.hold()
     loop = asyncio.get_running_loop()
-    loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log)
+    loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log, loop)
     IdleMemory(loop).start()
     await stop_requested
+    log.release()
     log.info("stopping")
     return await served.stop()
 
 
 def _warn_of_secrets(options: ServeOptions, log: LazyLog) -> None:
     for setting in filter(_is_secret, options.settings):
-        name, _, value = setting.partition("=")
-        if not value.strip().startswith("@"):
-            log.warning(
-                "a secret stands in the arguments, which others can list: give KEY=@FILE", property=name.strip()
-            )
+        name, _, value = map(str.strip, setting.partition("="))
+        if not value.startswith("@"):
+            log.warning("a secret stands in the arguments, which others can list: give KEY=@FILE", property=name)
 
 
 def _capture_host() -> "CaptureHost":
@@ -293,8 +293,7 @@ def _begin_capture(captures: "CaptureHost", options: ServeOptions, log: LazyLog)
 
 def _end(captures: "CaptureHost") -> None:
     """The brokers have stopped: the file gets what is left."""
-    capture = captures.end()
-    if capture is not None:
+    if (capture := captures.end()) is not None:
         capture.wait()
 
 
@@ -416,11 +415,12 @@ def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) ->
     return EtcdStore(endpoints, tls=tls, login=None if login is None else EtcdLogin(*login))
 
 
-def _do_deferred_work(log: LazyLog) -> None:
+def _do_deferred_work(log: LazyLog, loop: asyncio.AbstractEventLoop) -> None:
     """What a start need not wait for, in a thread: the import of the log, unless an event has needed it before."""
     log.prepare()
     tune_garbage_collector()
     log.debug("deferred start work done")
+    loop.call_soon_threadsafe(log.release)
 
 
 def tune_garbage_collector() -> None:
@@ -435,8 +435,7 @@ def _raise_file_limit() -> None:
     """As far as it may be raised, as Java does it too: every partition and every connection takes a descriptor."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != most:
-        # Some systems promise more than they grant (macOS: "unlimited").
-        with contextlib.suppress(ValueError, OSError):
+        with contextlib.suppress(ValueError, OSError):  # Some systems promise more than they grant.
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 

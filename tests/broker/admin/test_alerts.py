@@ -46,6 +46,10 @@ SOUND = {
     'ottla_loop_lateness_seconds_bucket{broker="1",instance="b1",le="0.262144"}': "0+10x130",
     'ottla_loop_lateness_seconds_bucket{broker="1",instance="b1",le="+Inf"}': "0+10x130",
     'ottla_events_dropped_total{broker="1",instance="b1"}': "0x130",
+    'ottla_authentication_total{broker="1",instance="b1",listener="L",mechanism="PLAIN",result="success"}': (
+        "0+6000x130"
+    ),
+    'ottla_authentication_total{broker="1",instance="b1",listener="L",mechanism="PLAIN",result="failure"}': "0+60x130",
 }
 ABSENT = "_ " * FAULT_AT
 
@@ -100,6 +104,11 @@ FAULTS = {
         'ottla_loop_lateness_seconds_bucket{broker="1",instance="b1",le="0.032768"}', "0+10x59 590x70", 67
     ),
     "Unbalanced": Fault('ottla_partitions_not_preferred_leader{broker="1",instance="b1"}', "0x59 5x70", 121),
+    "AuthFailures": Fault(
+        'ottla_authentication_total{broker="1",instance="b1",listener="L",mechanism="PLAIN",result="failure"}',
+        "0+60x59 3600+1200x70",
+        70,
+    ),
     "EventsDropped": Fault('ottla_events_dropped_total{broker="1",instance="b1"}', "0x59 5x70", 61),
 }
 

@@ -170,6 +170,19 @@ def test_op04_caught_up_gate_waits_for_the_isr_once(cluster: Cluster) -> None:
     cluster.run(story())
 
 
+def test_lateness_of_an_idle_loop_is_seen_four_times_a_second(cluster: Cluster) -> None:
+    """docs/operators.md §4.5: else the loop of an idle broker could be late for seconds unseen."""
+
+    async def story() -> None:
+        (node,) = await started(cluster, 1)
+        seen = node.broker.runtime.wheel.lateness.count
+        await asyncio.sleep(10)
+        assert node.broker.runtime.wheel.lateness.count - seen >= 40
+        await cluster.stop(node)
+
+    cluster.run(story())
+
+
 def test_listener_ends_with_a_start_that_fails(cluster: Cluster) -> None:
     async def story() -> None:
         (there,) = await started(cluster, 1)

@@ -79,11 +79,13 @@ async def test_scrape_has_what_the_table_names(tmp_path: Path) -> None:
         known = {family.name for family in FAMILIES}
         of_kafka = {family.name for family in KAFKA_FAMILIES}
 
-        assert admin.metrics.names | site._process.names == known | of_kafka
+        assert admin.metrics.names | site._pages_from_inside.process.names == known | of_kafka
         assert names <= known
         assert known - names <= {
             # Nothing of the kind has happened yet.
-            "ottla_authentications_total",
+            "ottla_authentication_total",
+            "ottla_reauthentication_total",
+            "ottla_authorization_denied_total",
             "ottla_tls_handshakes_total",
             "ottla_request_errors_total",
             "ottla_client_software_info",

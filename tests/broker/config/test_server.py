@@ -101,6 +101,13 @@ def test_every_option_has_a_reader() -> None:
         ("max.connections.per.ip.overrides=a:b", "max.connections.per.ip.overrides=a:b: expected a list of HOST:COUNT"),
         ("ssl.provider=x", "ssl.provider: Java classes cannot be loaded"),
         (
+            "ottla.admin.auth=token",
+            (
+                "ottla.admin.auth: what the admin listener asks for follows from ottla.admin.tokens.file and "
+                "ottla.admin.ssl.client.auth"
+            ),
+        ),
+        (
             "ssl.truststore.password=hidden",
             f"ssl.truststore.password: {NO_PASSWORD}",
         ),

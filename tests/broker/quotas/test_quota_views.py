@@ -27,8 +27,8 @@ async def test_metrics_say_who_is_held_back_and_how_long(tmp_path: Path) -> None
         found = await scraped(broker.admin_url)
 
     key = {"quota": "producer_byte_rate"}
-    assert value(before, "quota_throttles_total", **key) is None
-    assert value(found, "quota_throttles_total", **key) == 1
+    assert value(before, "quota_throttled_total", **key) is None
+    assert value(found, "quota_throttled_total", **key) == 1
     assert value(found, "quota_throttle_seconds_total", **key) == answer.throttle_time_ms / 1000
     assert value(found, "quota_budgets", **key) == 1
     rate = value(found, "quota_rate", **key, user="ANONYMOUS", client_id="")

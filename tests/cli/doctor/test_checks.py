@@ -201,6 +201,30 @@ def test_what_one_sample_alone_shows_is_not_reported(first: Any) -> None:
     assert said(exam(last, first)) == {}
 
 
+@pytest.mark.parametrize(
+    ("is_coordinated", "words", "advice"),
+    [
+        (True, "held by producer 7 (pay-1), which wrote last 60 s ago", "end or restart the producer, else its"),
+        (
+            False,
+            "ago, and of which no coordinator has an open transaction",
+            "ottla transactions abort orders:0 ",
+        ),
+        (None, "held by producer 7 (pay-1), which wrote last 60 s ago", "end or restart the producer; if it is gone"),
+    ],
+)
+def test_who_ends_an_open_transaction_depends_on_its_coordinator(
+    is_coordinated: bool | None, words: str, advice: str
+) -> None:
+    open_one = OpenTransaction(7, 0, 40, NOW_MS - 60_000, "pay-1", is_coordinated)
+    held = sample(partitions={**ORDERS, P: partition(1, last_stable_offset=40)})
+
+    found = only(exam(held, open_transactions={P: open_one}))
+
+    assert words in found.text
+    assert found.advice.startswith(advice)
+
+
 def test_transaction_that_goes_on_is_no_finding() -> None:
     """Another one was open before."""
     before = sample(partitions={**ORDERS, P: partition(1, last_stable_offset=30)})

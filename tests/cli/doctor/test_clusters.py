@@ -133,6 +133,8 @@ def test_open_transaction_in_apache_kafka_is_found(kafka: str) -> None:
     finding = next(each for each in found["findings"] if each["id"] == "D5.hanging-transaction")
     assert finding["subject"] == "held-0"
     assert "readers of committed transactions stand at 0, held by producer" in finding["text"]
+    assert "(t), which wrote last" in finding["text"]
+    assert "its coordinator ends it after its timeout" in finding["advice"]
     assert "D5.hanging-transaction" not in ids(examined(kafka, "--topic", "held", status=0))
 
 

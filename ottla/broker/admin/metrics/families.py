@@ -52,10 +52,20 @@ REQUESTS: Final = (
         "limit, slow client, broker stops. The log has the address.",
     ),
     _counter(
-        "ottla_authentications_total",
-        "listener occasion result",
-        "Authentications by SASL that have ended: by occasion, login or renewal (of a session that has an end), and by "
-        "result, success or failure. The log has the address and the reason of failures.",
+        "ottla_authentication_total",
+        "listener mechanism result",
+        "Logins by SASL that have ended, by result: success or failure. Many failures: a secret was replaced, or "
+        "somebody guesses. The log has the address and the reason. _other is no mechanism that is enabled.",
+    ),
+    _counter(
+        "ottla_reauthentication_total",
+        "listener mechanism result",
+        "Renewals of sessions that have an end (connections.max.reauth.ms), by result as logins.",
+    ),
+    _counter(
+        "ottla_authorization_denied_total",
+        "operation resource_type",
+        "What clients have asked for and the authorizer has denied. The log has the principal and the resource.",
     ),
     _counter(
         "ottla_tls_handshakes_total",
@@ -77,7 +87,7 @@ REQUESTS: Final = (
         "limits.",
     ),
     _counter(
-        "ottla_quota_throttles_total",
+        "ottla_quota_throttled_total",
         "quota",
         "Answers that made a client rest because of a quota, by its key; of connection_creation_rate, connections "
         "that were closed.",
@@ -288,10 +298,19 @@ TRANSACTIONS: Final = (
 )
 
 PROCESS: Final = (
-    _gauge("ottla_build_info", "version python", "1; its labels say what runs.", of_process=True),
-    _gauge("ottla_broker_info", "cluster_id rack", "1; its labels say which cluster and rack the broker is in."),
+    _gauge("ottla_build_info", "version python loop", "1; its labels say what runs.", of_process=True),
+    _gauge(
+        "ottla_broker_info",
+        "cluster_id rack roles",
+        "1; its labels say which cluster and rack the broker is in, and that any broker may become the controller.",
+    ),
     _counter("ottla_gc_collections_total", "generation", "Runs of Python's garbage collector.", of_process=True),
-    _histogram("ottla_gc_pause_seconds", "", "How long the garbage collector held up the process.", of_process=True),
+    _histogram(
+        "ottla_gc_pause_seconds",
+        "",
+        "How long the garbage collector held up the process, since metrics were first asked for.",
+        of_process=True,
+    ),
     _counter("process_cpu_seconds_total", "", "Processor time of the process.", of_process=True),
     _gauge("process_resident_memory_bytes", "", "Resident memory of the process.", of_process=True),
     _gauge("process_open_fds", "", "Open file descriptors of the process.", of_process=True),

@@ -1,9 +1,10 @@
 """Metrics of the process, as Prometheus' client libraries name them; from /proc, where there is one."""
 
+import asyncio
 import gc
 import os
-import platform
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,7 +22,8 @@ _SELF = Path("/proc/self")
 class ProcessSource:
     def __init__(self, turns: ScrapeTurns) -> None:
         self._turns = turns
-        self._info = labels(version=_version(), python=platform.python_version())
+        loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
+        self._info = labels(version=_version(), python=sys.version.split()[0], loop=loop)
         self._started_s = _started_s()
         self._pauses = Histogram()
         self._pause_began_ns = 0

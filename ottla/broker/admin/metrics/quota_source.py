@@ -24,7 +24,7 @@ class QuotaSource:
         self.families: Mapping[str, Callable[[], Samples]] = {
             "ottla_connections_muted": lambda: [("", len(server.muted))],
             "ottla_connections_unauthenticated": lambda: [("", len(server.logins))],
-            "ottla_quota_throttles_total": self._throttles,
+            "ottla_quota_throttled_total": self._throttles,
             "ottla_quota_throttle_seconds_total": self._throttle_seconds,
             "ottla_quota_budgets": self._budgets,
             "ottla_quota_rate": self._rates,

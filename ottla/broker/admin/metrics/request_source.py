@@ -1,4 +1,5 @@
-"""Metrics of requests, connections and the event loop, of events, and of the broker itself."""
+"""Metrics of requests, connections and the event loop, of who comes in and what is denied, of events, and of the broker
+itself."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +21,12 @@ from ottla.broker.server.connection_interfaces import (
 from ottla.broker.server.dispatch import Route
 from ottla.broker.server.socket_server import Server
 from ottla.protocol.errors import ErrorCode
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.timer.purgatory import Purgatory
 
+LOGIN, RENEWAL = "login", "renewal"
+# Of each broker: any of them may become the controller.
+ROLES = "broker,controller"
 HOLDS = {
     HELD_BY_PARKED: "parked",
     HELD_BY_WRITING: "writing",
@@ -91,23 +96,11 @@ class RequestSource:
             "ottla_connections_closed_total": lambda: [
                 (labels(listener=listener, reason=reason.value), n) for (listener, reason), n in server.closed.items()
             ],
-            "ottla_authentications_total": self._authentications,
-            "ottla_tls_handshakes_total": self._handshakes,
             "ottla_connections_held": lambda: [(labels(reason=each), self._held[each]) for each in HOLDS.values()],
             "ottla_client_software_info": lambda: [
                 (labels(name=name, version=version), 1) for name, version in server.client_software.seen
             ],
         }
-
-    def _authentications(self) -> Iterator[Sample]:
-        for listener, sasl in self._server.sasl.items():
-            for (occasion, result), count in sasl.ended.items():
-                yield labels(listener=listener, occasion=occasion, result=result), count
-
-    def _handshakes(self) -> Iterator[Sample]:
-        for each in () if self._server.tls is None else self._server.tls.all():
-            for result, count in each.ended.items():
-                yield labels(listener=each.name, result=result), count
 
     def prepare(self) -> Iterator[None]:
         open_now = Counter(dict.fromkeys(self._server.opened, 0))
@@ -161,7 +154,39 @@ class RequestSource:
         return [("", slowest_ns / 1e9)]
 
     def _info(self) -> list[Sample]:
-        return [(labels(cluster_id=self._cluster_id, rack=self._runtime.config.broker_rack or ""), 1)]
+        rack = self._runtime.config.broker_rack or ""
+        return [(labels(cluster_id=self._cluster_id, rack=rack, roles=ROLES), 1)]
+
+
+class SecuritySource:
+    def __init__(self, server: Server, refusals: Counter[tuple[AclOperation, ResourceType]] | None) -> None:
+        """`refusals` of the authorizer; None where none is configured."""
+        self._server = server
+        self._refusals = refusals
+        self.families: Mapping[str, Callable[[], Samples]] = {
+            "ottla_authentication_total": lambda: self._authentications(LOGIN),
+            "ottla_reauthentication_total": lambda: self._authentications(RENEWAL),
+            "ottla_authorization_denied_total": self._denied,
+            "ottla_tls_handshakes_total": self._handshakes,
+        }
+
+    def prepare(self) -> Iterator[None]:
+        yield from ()
+
+    def _authentications(self, wanted: str) -> Iterator[Sample]:
+        for listener, sasl in self._server.sasl.items():
+            for (occasion, mechanism, result), count in sasl.ended.items():
+                if occasion == wanted:
+                    yield labels(listener=listener, mechanism=mechanism, result=result), count
+
+    def _handshakes(self) -> Iterator[Sample]:
+        for each in () if self._server.tls is None else self._server.tls.all():
+            for result, count in each.ended.items():
+                yield labels(listener=each.name, result=result), count
+
+    def _denied(self) -> Iterator[Sample]:
+        for (operation, kind), count in (self._refusals or {}).items():
+            yield labels(operation=operation.name, resource_type=kind.name), count
 
 
 def _by(name: str, counts: Mapping[str, int]) -> Iterator[Sample]:
