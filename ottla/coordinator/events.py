@@ -166,6 +166,13 @@ class ExpireOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestRebalance:
+    """Asked for within the process of the broker; no request of a client does that."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsDeleted:
     topics: tuple[str, ...]
 

@@ -30,6 +30,7 @@ class Cause(StrEnum):
     GROUP_FULL = "group is full"
     GROUP_REMOVED = "group expired or deleted"
     TOO_MANY_PENDING = "too many pending members"
+    REQUESTED = "asked for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

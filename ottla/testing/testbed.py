@@ -5,6 +5,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -36,6 +37,8 @@ from ottla.testing.worlds import TURNS_FOR_CLOSING, ResetReport, WorldKeeper
 from ottla.testing.writing import WITHIN_S, BrokerWriter
 
 if TYPE_CHECKING:
+    from ottla.testing.group_commands import GroupCommands
+    from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
 
 DEADLINE_S: Final = 5.0
@@ -195,6 +198,19 @@ class Testbed:
         __tracebackhide__ = True
         return self.loop.run(coroutine)
 
+    @cached_property
+    def group_commands(self) -> "GroupCommands":
+        # Imported here, as the jobs of logs: most tests need neither.
+        from ottla.testing.group_commands import GroupCommands
+
+        return GroupCommands(self.hosted, self.reader)
+
+    @cached_property
+    def log_jobs(self) -> "LogJobs":
+        from ottla.testing.log_jobs import LogJobs
+
+        return LogJobs(self.hosted, self.reader)
+
     # Coroutines of the brokers' loop.
 
     async def wait(self, condition: Condition, within: float | None) -> None:
@@ -222,7 +238,9 @@ class Testbed:
         # Imported here: most tests load no seed.
         from ottla.testing.seeds.seed_loader import SeedLoader
 
-        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed, with_files=with_files)
+        return await SeedLoader(self.hosted, self.reader, self.writer, self.group_commands).load(
+            seed, with_files=with_files
+        )
 
     async def snapshot(self, name: str) -> SnapshotReport:
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""

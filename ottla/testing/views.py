@@ -44,6 +44,61 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentView:
+    """A segment of a partition's log, at its leader."""
+
+    base_offset: int
+    size_bytes: int
+    is_active: bool
+    """Whether appends go to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerView:
+    """What the leader of a partition remembers of a producer."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    transaction_first_offset: int
+    """Of the transaction that it has open there; -1 without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """What the coordinator knows of a transactional id."""
+
+    transactional_id: str
+    state: str
+    """As DescribeTransactions shows it: Empty, Ongoing, PrepareCommit, CompleteCommit, …"""
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    """Wall time; -1 without a transaction."""
+    partitions: tuple[tuple[str, int], ...]
+    """Those that take part in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogChange:
+    """What a job has done to a partition, at its leader."""
+
+    partition: int
+    log_start_offset: int
+    records_removed: int
+    """By offsets, from the log start on; compaction leaves that where it is."""
+    segments: int
+    """Those that there are now."""
+    size_bytes: int
+    """As it is now."""
+    bytes_removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicView:
     name: str
     topic_id: bytes

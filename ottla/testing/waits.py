@@ -156,6 +156,10 @@ class Waits:
 
     def _end_event(self, plain: Callable[[], None]) -> None:
         plain()
+        self.look()
+
+    def look(self) -> None:
+        """At all conditions that are waited for."""
         if self._is_looking:
             return
         self._is_looking = True
