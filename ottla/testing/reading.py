@@ -209,6 +209,10 @@ class BrokerReader:
 
     # Connections.
 
+    def connection_ids(self) -> list[int]:
+        """Of all connections, those of brokers too."""
+        return [id(each) for parts in self._hosted.parts().values() for each in parts.server.connections]
+
     def connections(self, worker: str = "") -> list[ConnectionView]:
         """Those of clients, or of the clients of a worker, in the order in which they were opened."""
         views: list[ConnectionView] = []

@@ -33,7 +33,7 @@ from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing
 from ottla.testing.worker import BrokerLoop
-from ottla.testing.worlds import TURNS_FOR_CLOSING, ResetReport, WorldKeeper
+from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, ResetReport, WorldKeeper
 from ottla.testing.writing import WITHIN_S, BrokerWriter
 
 if TYPE_CHECKING:
@@ -267,8 +267,13 @@ class Testbed:
 
     async def open_connections(self, worker: str = "") -> list[ConnectionView]:
         """Those of clients, or of the clients of a worker. What was closed just before the call is not among them."""
-        for _ in range(TURNS_FOR_CLOSING):
+        quiet, before = 0, None
+        for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
+            now = self.wire.count, self.reader.connection_ids()
+            quiet, before = quiet + 1 if now == before else 0, now
+            if quiet == QUIET_TURNS:
+                break
         return self.reader.connections(worker)
 
     # Inside.
