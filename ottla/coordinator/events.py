@@ -125,6 +125,8 @@ class DeleteOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
+    """Of a member that may be silent for its session timeout."""
+
     group_id: str
     member_id: str
 
@@ -139,11 +141,15 @@ class PendingMemberTimer:
 
 @dataclass(frozen=True, slots=True)
 class JoinPhaseTimer:
+    """Of the time that members have to join."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSyncTimer:
+    """Of the time that members have to sync."""
+
     group_id: str
 
 

@@ -7,8 +7,28 @@ from ottla.coordinator.facts import Cause
 from ottla.protocol.records.record import RecordHeader
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class View:
+    """What all of them have in common; a dataclass makes its own by compiling them, which takes a while."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *_values(self)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self.__slots__, _values(self), strict=True))
+        return f"{type(self).__name__}({shown})"
+
+
+def _values(view: View) -> tuple[object, ...]:
+    return tuple(getattr(view, name) for name in view.__slots__)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StoredRecord(View):
     """A record as it stands in the log of its partition."""
 
     topic: str
@@ -27,8 +47,8 @@ class StoredRecord:
     """A marker that ends a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PartitionView(View):
     """A partition as its leader has it; of one without a leader offsets are -1."""
 
     topic: str
@@ -43,8 +63,8 @@ class PartitionView:
     log_end_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SegmentView(View):
     """A segment of a partition's log, at its leader."""
 
     base_offset: int
@@ -53,8 +73,8 @@ class SegmentView:
     """Whether appends go to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProducerView(View):
     """What the leader of a partition remembers of a producer."""
 
     topic: str
@@ -67,8 +87,8 @@ class ProducerView:
     """Of the transaction that it has open there; -1 without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TransactionView(View):
     """What the coordinator knows of a transactional id."""
 
     transactional_id: str
@@ -83,8 +103,8 @@ class TransactionView:
     """Those that take part in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogChange:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LogChange(View):
     """What a job has done to a partition, at its leader."""
 
     partition: int
@@ -98,8 +118,10 @@ class LogChange:
     bytes_removed: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopicView(View):
+    """A topic and its partitions."""
+
     name: str
     topic_id: bytes
     partitions: tuple[PartitionView, ...]
@@ -107,8 +129,10 @@ class TopicView:
     """Those that were set for the topic itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MemberView(View):
+    """A member of a group."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -124,8 +148,10 @@ class MemberView:
     session_ends_in_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupView(View):
+    """A group as its coordinator has it."""
+
     group_id: str
     exists: bool
     state: str
@@ -141,8 +167,8 @@ class GroupView:
         return next((each for each in self.members if partition in each.assignment.get(topic, ())), None)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRebalance:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupRebalance(View):
     """One rebalance of a group. Times are those of the broker's clock."""
 
     generation: int
@@ -167,8 +193,10 @@ class GroupRebalance:
         return self.sync_phase_ms is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConnectionView(View):
+    """A connection that a client has open."""
+
     name: str
     """Short, as failure reports have it: `rdkafka#3`."""
     client_id: str | None

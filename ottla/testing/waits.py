@@ -63,11 +63,15 @@ class _Look(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Watch:
+    """A function that is called after every event."""
+
     look: Callable[[], None]
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
+    """A condition, and the future that its wait ends with."""
+
     condition: Condition
     met: "asyncio.Future[None]" = field(repr=False)
 

@@ -47,6 +47,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
+    """What moving the time has led to."""
+
     fired: list[Fired]
     passed_ms: int
 

@@ -76,6 +76,8 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
+    """What there was at one moment."""
+
     directory: Path
     topics: dict[str, TopicInfo]
     settings: dict[str, bytes]
