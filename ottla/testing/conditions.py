@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from time import monotonic_ns
 from typing import Final
 
@@ -347,6 +346,8 @@ def near_names(kind: str, name: str, known: list[str]) -> str:
     """Which ones there are, the nearest first."""
     if not known:
         return f"there is no {kind} at all"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
     return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
 

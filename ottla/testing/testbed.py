@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.assembly import Parts
@@ -250,7 +249,10 @@ class Testbed:
         """Those that are left of a process that was killed, too."""
         for name in self.snapshots.names:
             self.snapshots.drop(name)
-        rmtree(self._snapshots_dir, ignore_errors=True)
+        if self._snapshots_dir.exists():
+            from shutil import rmtree
+
+            rmtree(self._snapshots_dir, ignore_errors=True)
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError, StoreError."""

@@ -7,13 +7,13 @@ from ottla.coordinator.facts import Cause
 from ottla.protocol.records.record import RecordHeader
 
 
-class View:
+class HandleView:
     """What all of them have in common; a dataclass makes its own by compiling them, which takes a while."""
 
     __slots__: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _values(self) == _values(other)
+        return isinstance(other, HandleView) and type(self) is type(other) and _values(self) == _values(other)
 
     def __hash__(self) -> int:
         return hash((type(self), *_values(self)))
@@ -23,12 +23,12 @@ class View:
         return f"{type(self).__name__}({shown})"
 
 
-def _values(view: View) -> tuple[object, ...]:
+def _values(view: HandleView) -> tuple[object, ...]:
     return tuple(getattr(view, name) for name in view.__slots__)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StoredRecord(View):
+class StoredRecord(HandleView):
     """A record as it stands in the log of its partition."""
 
     topic: str
@@ -48,7 +48,7 @@ class StoredRecord(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PartitionView(View):
+class PartitionView(HandleView):
     """A partition as its leader has it; of one without a leader offsets are -1."""
 
     topic: str
@@ -64,7 +64,7 @@ class PartitionView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SegmentView(View):
+class SegmentView(HandleView):
     """A segment of a partition's log, at its leader."""
 
     base_offset: int
@@ -74,7 +74,7 @@ class SegmentView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ProducerView(View):
+class ProducerView(HandleView):
     """What the leader of a partition remembers of a producer."""
 
     topic: str
@@ -88,7 +88,7 @@ class ProducerView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TransactionView(View):
+class TransactionView(HandleView):
     """What the coordinator knows of a transactional id."""
 
     transactional_id: str
@@ -104,7 +104,7 @@ class TransactionView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LogChange(View):
+class LogChange(HandleView):
     """What a job has done to a partition, at its leader."""
 
     partition: int
@@ -119,7 +119,7 @@ class LogChange(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TopicView(View):
+class TopicView(HandleView):
     """A topic and its partitions."""
 
     name: str
@@ -130,7 +130,7 @@ class TopicView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MemberView(View):
+class MemberView(HandleView):
     """A member of a group."""
 
     member_id: str
@@ -149,7 +149,7 @@ class MemberView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GroupView(View):
+class GroupView(HandleView):
     """A group as its coordinator has it."""
 
     group_id: str
@@ -168,7 +168,7 @@ class GroupView(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class GroupRebalance(View):
+class GroupRebalance(HandleView):
     """One rebalance of a group. Times are those of the broker's clock."""
 
     generation: int
@@ -194,7 +194,7 @@ class GroupRebalance(View):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ConnectionView(View):
+class ConnectionView(HandleView):
     """A connection that a client has open."""
 
     name: str
