@@ -172,6 +172,9 @@ class RemoteClockAsync(BrokerClockAsync):
     async def skew(self, node: int, delta: Delta) -> None:
         self._clock.skew(node, delta)
 
+    async def drift(self, node: int, rate: float) -> None:
+        self._clock.drift(node, rate)
+
     async def pending(self) -> list[Pending]:
         return await asyncio.to_thread(self._clock.pending)
 
