@@ -85,6 +85,7 @@ def test_the_last_tests_are_like_the_first(pytester: pytest.Pytester) -> None:
     )
     assert median(whole[1]) <= MORE_MAX * median(whole[0])
     assert median(kit[1]) <= KIT_MS
-    assert max(descriptors[1]) <= max(descriptors[0])
-    assert max(threads[1]) <= max(threads[0])
+    # Clients close by themselves, some after their test: what is left of one would be there in all that follow.
+    assert min(descriptors[1]) <= min(descriptors[0])
+    assert min(threads[1]) <= min(threads[0])
     assert list(data.iterdir()) == []
