@@ -5,6 +5,7 @@ else; what the fixtures are made of is imported when the first one is set up.
 """
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
@@ -31,6 +32,8 @@ MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `ka
 ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
 FOREIGN_SHOWN = 10
+SETTINGS_OF_PROFILE_TEST = 11
+"""Of `ottla.testing.profile`, which is not imported before a fixture is set up."""
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[FixtureRun, ...]"]()
@@ -82,6 +85,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ottla-where", choices=("thread", "process"), help="where the brokers run")
     group.addoption("--ottla-shared", action="store_true", help="all workers of pytest-xdist share one broker")
     group.addoption("--ottla-artifacts", metavar="DIR", help="where a failed test leaves its capture, log and report")
+    group.addoption("--ottla-bootstrap", metavar="HOST:PORT", help="use brokers that run already")
+    group.addoption("--ottla-control", metavar="URL", help="their control address (ottla serve --testing --control)")
+    group.addoption(
+        "--ottla-token-file",
+        metavar="FILE",
+        help="has the token of that address; without it OTTLA_CONTROL_TOKEN has it",
+    )
+    group.addoption(
+        "--ottla-hold", action="store_true", help="keep the brokers of a test that fails until Enter is pressed"
+    )
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
 
 
@@ -101,11 +114,36 @@ def pytest_configure(config: pytest.Config) -> None:
 def _check_options(config: pytest.Config) -> None:
     """Raises UsageError."""
     is_process = (config.getoption("ottla_where") or config.getini("ottla_where")) == "process"
-    elsewhere = "--ottla-shared" if config.getoption("ottla_shared") else "--ottla-where=process" if is_process else ""
+    is_given = config.getoption("ottla_bootstrap") or config.getoption("ottla_control")
+    places = {
+        "--ottla-bootstrap": is_given,
+        "--ottla-shared": config.getoption("ottla_shared"),
+        "--ottla-where=process": is_process,
+    }
+    chosen = [name for name, is_chosen in places.items() if is_chosen]
     for name in ("ottla_artifacts", "ottla_faults_matrix"):
-        if elsewhere and config.getoption(name) is not None:
+        if chosen and config.getoption(name) is not None:
             option = f"--{name.replace('_', '-')}"
-            raise pytest.UsageError(f"{option} needs brokers in the process of the test: not with {elsewhere}")
+            raise pytest.UsageError(f"{option} needs brokers in the process of the test: not with {chosen[0]}")
+    if is_given and len(chosen) > 1:
+        raise pytest.UsageError(f"--ottla-bootstrap names brokers that run already: not with {chosen[1]}")
+    if config.getoption("ottla_token_file") and not config.getoption("ottla_control"):
+        raise pytest.UsageError("--ottla-token-file has the token of an --ottla-control")
+    if getattr(config.option, "numprocesses", None):
+        isolation = config.getoption("ottla_isolation") or config.getini("ottla_isolation")
+        if config.getoption("ottla_control") and isolation != "names":
+            raise pytest.UsageError(
+                "workers would empty the brokers of --ottla-control under each other: take --ottla-isolation=names"
+            )
+        if config.getoption("ottla_hold"):
+            raise pytest.UsageError("--ottla-hold waits at the terminal, which workers of pytest-xdist do not have")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    isolation = config.getoption("ottla_isolation") or config.getini("ottla_isolation")
+    profile = config.getini("ottla_profile")
+    differ = f" ({SETTINGS_OF_PROFILE_TEST} settings differ from Kafka's)" if profile == "test" else ""
+    return f"ottla: isolation {isolation}, profile {profile}{differ}, --ottla-seed={config.getoption('ottla_seed')}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -153,10 +191,29 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(report, is_full=detail == "full")
+    if report.failed and report.when != "teardown" and item.config.getoption("ottla_hold"):
+        _hold(item)
     if report.when == "teardown":
         # The test may be run again.
         item.stash[_runs] = ()
     return report
+
+
+def _hold(item: pytest.Item) -> None:
+    """The brokers of a test that has failed, until Enter is pressed or standard input ends."""
+    addresses = [run.kafka().bootstrap for run in item.stash.get(_runs, ())]
+    if not addresses:
+        return
+    capture: Any = item.config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend(in_=True)
+    try:
+        print(f"\nottla: {item.nodeid} has failed; its brokers are held at {' and '.join(addresses)}")
+        print("ottla: Enter lets pytest go on", flush=True)
+        sys.stdin.readline()
+    finally:
+        if capture is not None:
+            capture.resume()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -169,6 +226,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(
             f"ottla: profile test, {count} settings differ from Kafka's; laxer: {', '.join(LAXER)}"
         )
+        for name in TEST_SETTINGS if config.get_verbosity() > 0 else ():
+            terminalreporter.write_line(f"  {name}={TEST_SETTINGS[name]}")
     if (pool is not None and pool.uses_faults) or (shared is not None and shared.uses_faults):
         terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
     if shared is not None:
@@ -317,9 +376,13 @@ def kafka_clock(kafka: "Kafka") -> "Iterator[BrokerClock]":
 
 
 @pytest.fixture
-def kafka_bootstrap(kafka: "Kafka") -> str:
+def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
     """HOST:PORT, for tests that want nothing else."""
-    return kafka.bootstrap
+    given = _pool_of(request.config).given
+    if given is not None and given.has_no_control:
+        return given.bootstrap
+    handle: Kafka = request.getfixturevalue("kafka")
+    return handle.bootstrap
 
 
 @pytest.fixture

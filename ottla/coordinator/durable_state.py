@@ -103,6 +103,8 @@ class Skipped(NamedTuple):
 
 @dataclass(slots=True)
 class DurableState:
+    """What the log says, as far as it was replayed."""
+
     metadata: dict[str, GroupMetadata] = field(default_factory=dict[str, GroupMetadata])
     offsets: dict[str, dict[TopicPartition, LoggedOffset]] = field(
         default_factory=dict[str, dict[TopicPartition, LoggedOffset]]

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(NamedTuple):
     token: int
     group_id: str
     member_id: str
@@ -31,8 +30,7 @@ class JoinGroup:
     """Why the client says it joins (version 8 and later, KIP-800)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(NamedTuple):
     token: int
     group_id: str
     member_id: str
@@ -57,15 +55,13 @@ class Heartbeat(NamedTuple):
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(NamedTuple):
     member_id: str
     group_instance_id: str | None = None
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(NamedTuple):
     token: int
     group_id: str
     members: tuple[LeavingMember, ...]
@@ -79,8 +75,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str | None = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(NamedTuple):
     token: int
     group_id: str
     member_id: str
@@ -97,8 +92,7 @@ class CommitOffsets:
     """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(NamedTuple):
     token: int
     group_id: str
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -106,28 +100,24 @@ class FetchOffsets:
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroup:
+class DescribeGroup(NamedTuple):
     token: int
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(NamedTuple):
     token: int
     states: tuple[str, ...] = ()
     """Names in any letter case; empty means all."""
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(NamedTuple):
     token: int
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(NamedTuple):
     token: int
     group_id: str
     topics: tuple[tuple[str, tuple[int, ...]], ...]
@@ -135,6 +125,8 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
+    """Of a member that may be silent for its session timeout."""
+
     group_id: str
     member_id: str
 
@@ -149,11 +141,15 @@ class PendingMemberTimer:
 
 @dataclass(frozen=True, slots=True)
 class JoinPhaseTimer:
+    """Of the time that members have to join."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSyncTimer:
+    """Of the time that members have to sync."""
+
     group_id: str
 
 
@@ -165,8 +161,13 @@ class ExpireOffsets:
     """Time for the round of `offsets.retention.check.interval.ms`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsDeleted:
+class RequestRebalance(NamedTuple):
+    """Asked for within the process of the broker; no request of a client does that."""
+
+    group_id: str
+
+
+class TopicsDeleted(NamedTuple):
     topics: tuple[str, ...]
 
 

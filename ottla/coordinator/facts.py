@@ -5,9 +5,9 @@ the topic `ottla.events`, the level of its line in the log, and, in its docstrin
 docs/events.md says. A field without a docstring means what the field of that name means in the first fact that has one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.errors import ErrorCode
@@ -30,9 +30,10 @@ class Cause(StrEnum):
     GROUP_FULL = "group is full"
     GROUP_REMOVED = "group expired or deleted"
     TOO_MANY_PENDING = "too many pending members"
+    REQUESTED = "asked for"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Fact:
     """What all facts have; a broker has more of them than its groups."""
 
@@ -41,8 +42,24 @@ class Fact:
     level: ClassVar[str | None] = None
     """The level of its line in the log; None: it has no line."""
 
+    # For all kinds of facts: a dataclass makes its own by compiling them, which is most of what its import costs.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *_values(self)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
+        return f"{type(self).__name__}({shown})"
+
+
+def _values(fact: Any) -> tuple[object, ...]:
+    return tuple(getattr(fact, each.name) for each in fields(fact))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class StateChanged(Fact):
     """The group is in another state."""
 
@@ -60,7 +77,7 @@ class StateChanged(Fact):
     """Why, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberJoined(Fact):
     """A new member is in the group."""
 
@@ -82,7 +99,7 @@ class MemberJoined(Fact):
     """How many members the group has now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberRejoined(Fact):
     """A member of the group has joined again, and waits for the others."""
 
@@ -103,7 +120,7 @@ class MemberRejoined(Fact):
     """How long the join phase had lasted; 0 when this join began it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberSynced(Fact):
     """A member asked for its assignment, for the first time in this generation."""
 
@@ -119,7 +136,7 @@ class MemberSynced(Fact):
     """How long the sync phase had lasted, since the generation began."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberAssigned(Fact):
     """The partitions that a member was given. Reported for each member just before `generation_completed`."""
 
@@ -135,7 +152,7 @@ class MemberAssigned(Fact):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberIdHandedOut(Fact):
     """A new member was given its id (MEMBER_ID_REQUIRED). Join phases wait for it until it joins with the id, or for
     its session timeout."""
@@ -147,7 +164,7 @@ class MemberIdHandedOut(Fact):
     member_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PendingMemberDropped(Fact):
     """A member that was given such an id did not join in time, or left."""
 
@@ -160,7 +177,7 @@ class PendingMemberDropped(Fact):
     """One of the causes below."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MemberRemoved(Fact):
     """A member is out of the group."""
 
@@ -178,7 +195,7 @@ class MemberRemoved(Fact):
     members: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SessionExpired(Fact):
     """A member sent no heartbeat for its session timeout. `member_removed` follows."""
 
@@ -191,7 +208,7 @@ class SessionExpired(Fact):
     """The session timeout of the member."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class StaticMemberReplaced(Fact):
     """A static member has restarted and replaces its former self."""
 
@@ -207,7 +224,7 @@ class StaticMemberReplaced(Fact):
     """The id of the static member now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class StaticMemberRestored(Fact):
     """The replacement of a static member could not be stored, and was undone."""
 
@@ -222,7 +239,7 @@ class StaticMemberRestored(Fact):
     """The name of Kafka's error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RebalanceStarted(Fact):
     """A join phase begins."""
 
@@ -241,7 +258,7 @@ class RebalanceStarted(Fact):
     """When the join phase ends by itself: a `mono_ms`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class JoinPhaseExtended(Fact):
     """The join phase ends later than planned."""
 
@@ -253,7 +270,7 @@ class JoinPhaseExtended(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GenerationStarted(Fact):
     """The join phase has ended and this generation begins: members wait for their assignment."""
 
@@ -272,7 +289,7 @@ class GenerationStarted(Fact):
     """How long the join phase lasted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GenerationCompleted(Fact):
     """The leader's assignment is stored: all members can consume."""
 
@@ -286,7 +303,7 @@ class GenerationCompleted(Fact):
     sync_phase_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MissingAssignments(Fact):
     """The leader left members out of the assignment: it did not give them so much as an empty list."""
 
@@ -299,7 +316,7 @@ class MissingAssignments(Fact):
     """The members that were left out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class StoreFailed(Fact):
     """Something about the group could not be written to its log, or not in time."""
 
@@ -313,7 +330,7 @@ class StoreFailed(Fact):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class OffsetsCommitted(Fact):
     """Too many for an event each: the broker sums them up (`CommitsSummedUp`)."""
 
@@ -322,7 +339,7 @@ class OffsetsCommitted(Fact):
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class OffsetsRemoved(Fact):
     """Committed offsets were removed."""
 
@@ -334,7 +351,7 @@ class OffsetsRemoved(Fact):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GroupLoaded(Fact):
     """This broker has loaded the group and is its coordinator."""
 
@@ -349,7 +366,7 @@ class GroupLoaded(Fact):
     """Of how many partitions the group has committed an offset."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RecordsSkipped(Fact):
     """Records of `__consumer_offsets` that this broker does not read, such as those of other group protocols. Reported
     once for each reason when the partition is loaded."""

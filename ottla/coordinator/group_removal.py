@@ -84,6 +84,8 @@ def _remove(
 
 @dataclass(frozen=True, slots=True)
 class GroupRemoved:
+    """Follows the tombstones of a group."""
+
     successor: ClassicGroup
     """Takes the group's place if the tombstones fail."""
     reason: str

@@ -22,6 +22,7 @@ from ottla.coordinator.events import (
     ListGroups,
     PendingMemberTimer,
     PendingSyncTimer,
+    RequestRebalance,
     SessionTimer,
     SyncGroup,
     TimerKey,
@@ -76,6 +77,7 @@ EVENTS: Final[Mapping[type, Callable[[Any, Any], None]]] = MappingProxyType(
     {
         TimerFired: _timer_fired,
         ExpireOffsets: group_removal.expire_offsets,
+        RequestRebalance: rebalance.rebalance_as_requested,
         TopicsDeleted: delete.forget_topics,
     }
 )

@@ -1,6 +1,5 @@
 """The answers: what a `Reply` carries, for a handler to turn into a response, with the errors of failed appends."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.events import CommitOffsets
@@ -16,8 +15,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinResult:
+class JoinResult(NamedTuple):
     error: ErrorCode
     member_id: str
     generation: int = UNKNOWN_GENERATION
@@ -30,16 +28,14 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncResult:
+class SyncResult(NamedTuple):
     error: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResult:
+class HeartbeatResult(NamedTuple):
     error: ErrorCode
 
 
@@ -49,8 +45,7 @@ class LeftMember(NamedTuple):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveResult:
+class LeaveResult(NamedTuple):
     """Versions before 3 carry one member: its error, if any, is then the error of the whole."""
 
     error: ErrorCode
@@ -63,8 +58,7 @@ class PartitionError(NamedTuple):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class CommitResult:
+class CommitResult(NamedTuple):
     """One entry for every partition of the request, in its order."""
 
     partitions: tuple[PartitionError, ...]
@@ -81,14 +75,12 @@ class FetchedOffset(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(NamedTuple):
     error: ErrorCode
     partitions: tuple[FetchedOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(NamedTuple):
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -100,8 +92,7 @@ class DescribedMember:
     protocols: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeResult:
+class DescribeResult(NamedTuple):
     """What DescribeGroups shows, and a little more for our own surfaces (generation, leader, timeouts).
 
     An unknown group has state "Dead" and error NONE; `exists` distinguishes it for clients that know better (KIP-1043).
@@ -125,19 +116,16 @@ class ListedGroup(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListResult:
+class ListResult(NamedTuple):
     error: ErrorCode
     groups: tuple[ListedGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteResult:
+class DeleteResult(NamedTuple):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsResult:
+class DeleteOffsetsResult(NamedTuple):
     error: ErrorCode
     partitions: tuple[PartitionError, ...] = ()
 

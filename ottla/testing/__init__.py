@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
     from ottla.testing.audit.findings import AuditFinding
     from ottla.testing.fixtures import broker_fixture
-    from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
+    from ottla.testing.group_handle import KafkaGroup
+    from ottla.testing.handle import Kafka
     from ottla.testing.remote.asking import NotServedHere
     from ottla.testing.remote.async_handle import RemoteKafkaAsync
     from ottla.testing.remote.async_parts import RemoteGroupAsync, RemotePartitionAsync
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.testing.surroundings.disks import BrokerDisk, DiskError
     from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokerAsync, KafkaPartition, KafkaPartitionAsync
     from ottla.testing.surroundings.links import LinkError, Links
+    from ottla.testing.topic_handle import KafkaTopic
     from ottla.testing.waits import DeadlineExceeded
     from ottla.testing.wire_capture.file_format import CaptureError
     from ottla.testing.wire_capture.recording import CaptureWarning, WireCapture, WireCaptureAsync
@@ -73,10 +75,10 @@ _EXPORTS = {
     "AuditFinding": "ottla.testing.audit.findings",
     "Kafka": "ottla.testing.handle",
     "KafkaAsync": "ottla.testing.async_handle",
-    "KafkaGroup": "ottla.testing.handle",
+    "KafkaGroup": "ottla.testing.group_handle",
     "KafkaGroupAsync": "ottla.testing.async_handle",
     "KafkaTestCase": "ottla.testing.scripts",
-    "KafkaTopic": "ottla.testing.handle",
+    "KafkaTopic": "ottla.testing.topic_handle",
     "NotServedHere": "ottla.testing.remote.asking",
     "RemoteGroupAsync": "ottla.testing.remote.async_parts",
     "RemoteKafkaAsync": "ottla.testing.remote.async_handle",

@@ -5,6 +5,7 @@ that of pytest-asyncio in every scope, of anyio, of `asyncio.run`. Only `bootstr
 are known without waiting.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -20,12 +21,22 @@ from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBrokerAsync, KafkaBrokers, KafkaPartitionAsync
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
-from ottla.testing.views import ConnectionView, GroupRebalance, GroupView, StoredRecord, TopicView
+from ottla.testing.views import (
+    ConnectionView,
+    GroupRebalance,
+    GroupView,
+    LogChange,
+    ProducerView,
+    StoredRecord,
+    TopicView,
+    TransactionView,
+)
 from ottla.testing.waits import Condition
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from ottla.testing.fact_stream import FactStream
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
@@ -124,6 +135,18 @@ class KafkaAsync:
     async def delete_records(self, name: str, partition: int, *, before: int) -> None:
         await self._bed.loop.wait(self._bed.writer.delete_records(name, partition, before))
 
+    async def alter_topic(self, name: str, configs: Mapping[str, object]) -> None:
+        await self._bed.loop.wait(self._bed.writer.alter_topic(name, configs))
+
+    async def roll(self, topic: str) -> list[LogChange]:
+        return await self._bed.loop.wait(self._bed.log_jobs.roll(topic))
+
+    async def apply_retention(self, topic: str) -> list[LogChange]:
+        return await self._bed.loop.wait(self._bed.log_jobs.apply_retention(topic))
+
+    async def compact(self, topic: str) -> list[LogChange]:
+        return await self._bed.loop.wait(self._bed.log_jobs.compact(topic))
+
     async def produce(
         self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
@@ -165,6 +188,19 @@ class KafkaAsync:
     ) -> None:
         await self._wait(conditions.partition_led_by(self._bed.sources, topic, partition, node), within)
 
+    async def wait_until_idle(self, *, ms: float = 50, within: float | None = None) -> None:
+        await self._wait(conditions.ClientsIdle(self._bed.sources, ms, self._bed.waits.look), within)
+
+    async def events(self, *kinds: type[Fact], within: float | None = None) -> "FactStream":
+        """`async for` gives them."""
+        return await asyncio.to_thread(lambda: Kafka(self._bed).events(*kinds, within=within))
+
+    async def producers(self) -> list[ProducerView]:
+        return await self._bed.loop.wait_for_call(self._bed.reader.producers)
+
+    async def transactions(self) -> list[TransactionView]:
+        return await self._bed.loop.wait_for_call(self._bed.reader.transactions)
+
     async def reset(self) -> ResetReport:
         return await self._bed.loop.wait(self._bed.reset())
 
@@ -205,6 +241,18 @@ class KafkaGroupAsync:
 
     async def move_to(self, node_id: int) -> None:
         await self._bed.loop.wait(self._bed.control.move_group(self.group_id, node_id))
+
+    async def delete(self) -> None:
+        await self._bed.loop.wait(self._bed.group_commands.delete(self.group_id))
+
+    async def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
+        await self._bed.loop.wait(self._bed.group_commands.set_offsets(self.group_id, topic, offsets))
+
+    async def evict(self, member: str, reason: str = "") -> str:
+        return await self._bed.loop.wait(self._bed.group_commands.evict(self.group_id, member, reason))
+
+    async def rebalance(self) -> None:
+        await self._bed.loop.wait_for_call(self._bed.group_commands.rebalance, self.group_id)
 
     async def wait_until_stable(
         self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None

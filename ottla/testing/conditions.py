@@ -1,8 +1,9 @@
 """What can be waited for, and what is said when it does not come: the state, what is missing, and hints."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from time import monotonic_ns
 from typing import Final
 
 from ottla.cluster.image import CONSUMER_OFFSETS
@@ -293,6 +294,36 @@ def coordinators_loaded(sources: Sources) -> TopicCondition:
     return TopicCondition(sources, CONSUMER_OFFSETS, "the group coordinators were not loaded", lacks)
 
 
+class ClientsIdle:
+    """No request of a client has come for so long."""
+
+    def __init__(self, sources: Sources, quiet_ms: float, look: Callable[[], None]) -> None:
+        """`look` has the condition looked at again: where nothing comes, nothing else does."""
+        self._wire = sources.wire
+        self._quiet_ms = quiet_ms
+        self._look = look
+        self._again: asyncio.TimerHandle | None = None
+        self.wanted = f"clients were not idle for {quiet_ms:g} ms"
+
+    def is_met(self) -> bool:
+        if self._again is not None:
+            self._again.cancel()
+        left_ms = self._quiet_ms - self._since_ms()
+        if left_ms <= 0:
+            return True
+        self._again = asyncio.get_running_loop().call_later(left_ms / 1000, self._look)
+        return False
+
+    def explain(self) -> Explanation:
+        last = next((each for each in reversed(self._wire.since(0)) if not each.connection.is_of_broker), None)
+        if last is None:
+            return Explanation("no client has asked for anything")
+        return Explanation(f"{last.connection.name} sent {last.api} {self._since_ms():.0f} ms ago")
+
+    def _since_ms(self) -> float:
+        return (monotonic_ns() - self._wire.last_request_ns()) / 1e6
+
+
 @dataclass(frozen=True, slots=True)
 class GivenCondition:
     """A function of a test, called on the loop of the brokers with their handle."""
@@ -315,6 +346,8 @@ def near_names(kind: str, name: str, known: list[str]) -> str:
     """Which ones there are, the nearest first."""
     if not known:
         return f"there is no {kind} at all"
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
     return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
 

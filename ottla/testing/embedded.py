@@ -13,9 +13,8 @@ Without arguments: free ports of 127.0.0.1, and a temporary directory that is re
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -85,7 +84,8 @@ class _Embedded(ABC):
 
     def __init__(self, options: ParsedOptions) -> None:
         self._options = options
-        self._temporary: TemporaryDirectory[str] | None = None
+        self._clean_up: Callable[[], object] | None = None
+        """Of a data directory that goes with the broker."""
         self._fault_host = FaultHost(options.fault_seed)
 
     @property
@@ -99,8 +99,12 @@ class _Embedded(ABC):
             raise StartError("it is open already")
         data_dir = self._options.data_dir
         if data_dir is None:
-            self._temporary = TemporaryDirectory(prefix="ottla-")
-            data_dir = Path(self._temporary.name)
+            # Imported here: fixtures have directories of their own.
+            from tempfile import TemporaryDirectory
+
+            temporary = TemporaryDirectory(prefix="ottla-")
+            self._clean_up = temporary.cleanup
+            data_dir = Path(temporary.name)
         try:
             await self._open(data_dir)
         except BaseException:
@@ -135,9 +139,9 @@ class _Embedded(ABC):
             broker.groups.observers.append(observer)
 
     def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+        if self._clean_up is not None:
+            self._clean_up()
+            self._clean_up = None
 
 
 @shows_options

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
     from ottla.testing.coverage import Coverage
     from ottla.testing.matrix.trial import Trial
-    from ottla.testing.remote.broker_process import BrokerProcess
+    from ottla.testing.remote.given_brokers import GivenBrokers
+    from ottla.testing.remote.world import RemoteWorld
     from ottla.testing.shared.worker import SharedBrokers
 
 BEDS_MAX: Final = 4
@@ -45,17 +46,23 @@ class TestbedPool:
         self._env: list[str] = config.getini("ottla_env")
         self._environ: dict[str, str | None] = {}
         # The least recently used first.
-        self._beds: dict[tuple[object, ...], Testbed | BrokerProcess] = {}
+        self._beds: dict[tuple[object, ...], Testbed | RemoteWorld] = {}
         self.profiles: dict[str, None] = {}
         self.audited: list[AuditedTest] = []
         self.coverage = _coverage(config)
+        self.given = _given(config)
+        """Brokers that run already, with --ottla-bootstrap or --ottla-control."""
+        if self.given is not None:
+            self._take(self.given)
         self.trial: Trial | None = None
         """Of the test that is running, with --ottla-faults-matrix."""
         artifacts = config.getoption("ottla_artifacts")
         self.artifacts = None if artifacts is None else config.invocation_params.dir / artifacts
 
-    def get(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
-        """Raises ConfigError, StartError."""
+    def get(self, options: FixtureOptions) -> "Testbed | RemoteWorld":
+        """Raises ConfigError, StartError. Skips the test that needs a control which the brokers do not have."""
+        if self.given is not None and self.given.has_no_control and options.key == self.options.key:
+            pytest.skip(self.given.why_skipped)
         bed = self._beds.pop(options.key, None)
         if bed is not None and not isinstance(bed, Testbed) and not bed.is_running:
             bed.stop()
@@ -69,14 +76,20 @@ class TestbedPool:
         self._beds[options.key] = bed
         return bed
 
-    def opened(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
+    def opened(self, options: FixtureOptions) -> "Testbed | RemoteWorld":
         """Raises ConfigError, StartError."""
         bed = self._started(options)
         self.profiles[options.profile] = None
         self.set_environment(bed.hosted.bootstrap if isinstance(bed, Testbed) else bed.control.bootstrap)
         return bed
 
-    def _started(self, options: FixtureOptions) -> "Testbed | BrokerProcess":
+    def _take(self, given: "GivenBrokers") -> None:
+        """Raises NotRunningError."""
+        if not given.has_no_control:
+            self._beds[self.options.key] = given.world(self.options.deadline, self.coverage)
+        self.set_environment(given.bootstrap)
+
+    def _started(self, options: FixtureOptions) -> "Testbed | RemoteWorld":
         if options.where == PROCESS:
             from ottla.testing.remote.broker_process import BrokerProcess
 
@@ -133,6 +146,14 @@ def _coverage(config: pytest.Config) -> "Coverage | None":
     return Coverage()
 
 
+def _given(config: pytest.Config) -> "GivenBrokers | None":
+    if not config.getoption("ottla_bootstrap") and not config.getoption("ottla_control"):
+        return None
+    from ottla.testing.remote.given_brokers import given_brokers
+
+    return given_brokers(config)
+
+
 def _shared(config: pytest.Config, options: FixtureOptions) -> "SharedBrokers | None":
     given: dict[str, str] | None = getattr(config, "workerinput", {}).get("ottla_shared")
     if given is None:
@@ -142,7 +163,7 @@ def _shared(config: pytest.Config, options: FixtureOptions) -> "SharedBrokers | 
     return SharedBrokers(given, options)
 
 
-def handle_of(bed: "Testbed | BrokerProcess") -> Kafka:
+def handle_of(bed: "Testbed | RemoteWorld") -> Kafka:
     return Kafka(bed) if isinstance(bed, Testbed) else bed.kafka()
 
 

@@ -17,29 +17,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ottla.coordinator.facts import Fact
-from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClock
+from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
-from ottla.testing.views import (
-    ConnectionView,
-    GroupRebalance,
-    GroupView,
-    MemberView,
-    PartitionView,
-    StoredRecord,
-    TopicView,
-)
+from ottla.testing.topic_handle import KafkaTopic
+from ottla.testing.views import ConnectionView, ProducerView, StoredRecord, TransactionView
+from ottla.testing.waits import deadline_factor
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from ottla.testing.fact_stream import FactStream
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
@@ -195,6 +190,18 @@ class Kafka:
         """It need not be there."""
         return KafkaGroup(self._bed, group_id)
 
+    # Producers.
+
+    @property
+    def producers(self) -> list[ProducerView]:
+        """What the leaders of partitions remember of producers with an id."""
+        return self._bed.call(self._bed.reader.producers)
+
+    @property
+    def transactions(self) -> list[TransactionView]:
+        """All transactional ids, each with the transaction that it has, or had last."""
+        return self._bed.call(self._bed.reader.transactions)
+
     # Waits. `within` is in seconds; by default it is the deadline of the fixture.
 
     def wait(self, predicate: Callable[["Kafka"], object], *, describe: str, within: float | None = None) -> None:
@@ -223,6 +230,20 @@ class Kafka:
         condition = conditions.partition_led_by(self._bed.sources, topic, partition, node)
         self._bed.run(self._bed.wait(condition, within))
 
+    def wait_until_idle(self, *, ms: float = 50, within: float | None = None) -> None:
+        """Until no client has sent a request for so many milliseconds. Consumers send heartbeats and fetches all the
+        while: each half a second by `client_config`. Raises DeadlineExceeded."""
+        condition = conditions.ClientsIdle(self._bed.sources, ms, self._bed.waits.look)
+        self._bed.run(self._bed.wait(condition, within))
+
+    def events(self, *kinds: type[Fact], within: float | None = None) -> "FactStream":
+        """The facts of groups as they happen, from now on until the deadline; of these classes of
+        `ottla.coordinator.facts`, or of all."""
+        from ottla.testing.fact_stream import FactStream
+
+        within_s = (self._bed.deadline_s if within is None else within) * deadline_factor()
+        return FactStream(self._bed.histories, self._bed.call, kinds, within_s)
+
     # Isolation.
 
     def load(self, seed: str | Path | Mapping[str, Any]) -> "SeedReport":
@@ -249,120 +270,3 @@ class Kafka:
         report = self._bed.run(self._bed.restore(name, members=members))
         self._bed.clock.travellers.move_to(self.clock.now())
         return report
-
-
-class KafkaTopic:
-    """One topic. What it shows is as of the moment of the call."""
-
-    def __init__(self, bed: Testbed, name: str) -> None:
-        self._bed = bed
-        self.name = name
-
-    def describe(self) -> TopicView:
-        """Raises UnknownTopicOrPartition."""
-        view = self._bed.call(self._bed.reader.topic, self.name)
-        if view is None:
-            raise UnknownTopicOrPartition(f"there is no topic {self.name!r}")
-        return view
-
-    @property
-    def exists(self) -> bool:
-        return self._bed.call(self._bed.reader.topic, self.name) is not None
-
-    @property
-    def partitions(self) -> tuple[PartitionView, ...]:
-        """Raises UnknownTopicOrPartition."""
-        return self.describe().partitions
-
-    def delete(self) -> None:
-        """Raises UnknownTopicOrPartition."""
-        self._bed.run(self._bed.writer.delete_topic(self.name))
-
-    def add_partitions(self, count: int) -> None:
-        """`count`: how many it has then. Raises the KafkaError of CreatePartitions."""
-        self._bed.run(self._bed.writer.add_partitions(self.name, count))
-
-    def delete_records(self, partition: int, *, before: int) -> None:
-        """The partition begins at this offset then. Raises the KafkaError of DeleteRecords."""
-        self._bed.run(self._bed.writer.delete_records(self.name, partition, before))
-
-
-class KafkaGroup:
-    """One consumer group. What it shows is as of the moment of the call; `describe` shows all of one moment."""
-
-    def __init__(self, bed: Testbed, group_id: str) -> None:
-        self._bed = bed
-        self.group_id = group_id
-
-    def describe(self) -> GroupView:
-        return self._bed.call(self._bed.reader.group, self.group_id)
-
-    @property
-    def exists(self) -> bool:
-        return self.describe().exists
-
-    @property
-    def state(self) -> str:
-        """As DescribeGroups shows it: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead where there is no
-        such group."""
-        return self.describe().state
-
-    @property
-    def generation(self) -> int:
-        return self.describe().generation
-
-    @property
-    def members(self) -> tuple[MemberView, ...]:
-        return self.describe().members
-
-    @property
-    def offsets(self) -> Mapping[tuple[str, int], int]:
-        """What is committed, by topic and partition."""
-        return self.describe().offsets
-
-    def lag(self, topic: str) -> dict[int, int]:
-        """Records behind the committed offset, by partition; all of them where nothing is committed."""
-        return self._bed.call(lambda: self._bed.reader.lag(self._bed.reader.group(self.group_id), topic))
-
-    @property
-    def history(self) -> list[GroupRebalance]:
-        """The rebalances since the last reset, the oldest first."""
-        return self._bed.call(self._bed.histories.of, self.group_id)
-
-    @property
-    def facts(self) -> list[tuple[int, Fact]]:
-        """What the coordinator has reported (`ottla.coordinator.facts`), each with its time in ms."""
-        return list(self._bed.call(self._bed.histories.facts_of, self.group_id))
-
-    def move_to(self, node_id: int) -> None:
-        """Another broker becomes the group's coordinator: the leader of its partition of `__consumer_offsets`. Returns
-        when it leads. Raises the KafkaError of the election."""
-        self._bed.run(self._bed.control.move_group(self.group_id, node_id))
-
-    # Waits.
-
-    def wait_until_stable(
-        self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None
-    ) -> None:
-        """`assigned`: how many partitions of each topic have an owner. Raises DeadlineExceeded."""
-        condition = conditions.group_stable(self._bed.sources, self.group_id, members, assigned)
-        self._bed.run(self._bed.wait(condition, within))
-
-    def wait_until_empty(self, *, within: float | None = None) -> None:
-        """Until it has no member. Raises DeadlineExceeded."""
-        self._bed.run(self._bed.wait(conditions.group_empty(self._bed.sources, self.group_id), within))
-
-    def wait_until_generation(self, generation: int, *, within: float | None = None) -> None:
-        """Until it has come to this generation, or a later one. Raises DeadlineExceeded."""
-        condition = conditions.group_generation(self._bed.sources, self.group_id, generation)
-        self._bed.run(self._bed.wait(condition, within))
-
-    def wait_until_lag(self, lag: int, *, topic: str, within: float | None = None) -> None:
-        """Until this number of records of the topic, or fewer, are not committed. Raises DeadlineExceeded."""
-        condition = conditions.group_lag(self._bed.sources, self.group_id, lag, topic)
-        self._bed.run(self._bed.wait(condition, within))
-
-    def wait_until_committed(self, topic: str, offsets: Mapping[int, int], *, within: float | None = None) -> None:
-        """Until it has committed these offsets, or later ones, by partition. Raises DeadlineExceeded."""
-        condition = conditions.group_committed(self._bed.sources, self.group_id, topic, offsets)
-        self._bed.run(self._bed.wait(condition, within))

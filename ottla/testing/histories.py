@@ -41,7 +41,7 @@ class GroupHistories:
         if group_id is None:
             return
         self._keep(group_id, now_ms, fact)
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):
             listener(fact, now_ms)
         match fact:
             case RebalanceStarted():

@@ -15,7 +15,16 @@ from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.record import Record, iterate_records
 from ottla.replication.partition import Partition
 from ottla.testing.hosting import HostedBrokers
-from ottla.testing.views import ConnectionView, GroupView, MemberView, PartitionView, StoredRecord, TopicView
+from ottla.testing.views import (
+    ConnectionView,
+    GroupView,
+    MemberView,
+    PartitionView,
+    ProducerView,
+    StoredRecord,
+    TopicView,
+    TransactionView,
+)
 from ottla.testing.wire import WireRing
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 NO_STATE = "Dead"
+NO_SEQUENCE = -1
 ISOLATION = ("read_committed", "read_uncommitted", "log")
 
 
@@ -152,7 +162,56 @@ class BrokerReader:
             for shard in parts.group_loader.loaded_shards():
                 yield shard, parts
 
+    # Producers.
+
+    def producers(self) -> list[ProducerView]:
+        """Of all partitions, as their leaders remember them."""
+        leaders = [
+            (name, index, self.leader(name, index))
+            for name in self.topic_names()
+            for index in range(len(self.image.topics[name].partitions))
+        ]
+        return [
+            ProducerView(
+                topic=name,
+                partition=index,
+                producer_id=producer_id,
+                producer_epoch=state.epoch,
+                last_sequence=state.batches[-1].last_sequence if state.batches else NO_SEQUENCE,
+                last_timestamp=state.last_timestamp,
+                transaction_first_offset=state.transaction_first_offset,
+            )
+            for name, index, leader in leaders
+            if leader is not None
+            for producer_id, state in leader.log.producers.states.items()
+        ]
+
+    def transactions(self) -> list[TransactionView]:
+        """All transactional ids that are not forgotten."""
+        entries = [
+            entry
+            for parts in self._hosted.parts().values()
+            for shard in parts.transaction_loader.loaded_shards()
+            for entry in shard.entries.values()
+        ]
+        return [
+            TransactionView(
+                transactional_id=entry.transactional_id,
+                state=entry.metadata.state.kafka_name,
+                producer_id=entry.metadata.producer_id,
+                producer_epoch=entry.metadata.producer_epoch,
+                timeout_ms=entry.metadata.timeout_ms,
+                started_ms=entry.metadata.start_ms,
+                partitions=tuple(sorted(entry.metadata.partitions)),
+            )
+            for entry in sorted(entries, key=lambda entry: entry.transactional_id)
+        ]
+
     # Connections.
+
+    def connection_ids(self) -> list[int]:
+        """Of all connections, those of brokers too."""
+        return [id(each) for parts in self._hosted.parts().values() for each in parts.server.connections]
 
     def connections(self, worker: str = "") -> list[ConnectionView]:
         """Those of clients, or of the clients of a worker, in the order in which they were opened."""

@@ -6,10 +6,9 @@ that makes a directory removes those whose lock is free. A forked child forgets 
 
 import fcntl
 import os
-import shutil
-import tempfile
 import weakref
 from pathlib import Path
+from secrets import token_hex
 
 from ottla.broker.config.options import ConfigError
 
@@ -30,7 +29,8 @@ class ScratchDirectory:
             raise ConfigError(f"data={str(where)!r}: expected a directory that exists, or auto")
         _remove_abandoned(parent)
         # It gets the name by which others find it when it is locked.
-        hidden = Path(tempfile.mkdtemp(prefix=f".{PREFIX}{os.getuid()}-", dir=parent))
+        hidden = parent / f".{PREFIX}{os.getuid()}-{token_hex(8)}"
+        hidden.mkdir(0o700)
         self._lock = os.open(hidden / LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.path = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
@@ -57,7 +57,9 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _remove(path: Path, lock: int) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+    from shutil import rmtree
+
+    rmtree(path, ignore_errors=True)
     os.close(lock)
 
 
@@ -65,9 +67,16 @@ def _automatic() -> Path:
     try:
         room = os.statvfs(MEMORY)
     except OSError:
-        return Path(tempfile.gettempdir())
+        return _of_the_machine()
     has_room = room.f_bavail * room.f_frsize >= FREE_BYTES_MIN and os.access(MEMORY, os.W_OK)
-    return MEMORY if has_room else Path(tempfile.gettempdir())
+    return MEMORY if has_room else _of_the_machine()
+
+
+def _of_the_machine() -> Path:
+    # Imported here, as where something is removed: with memory for its data the first record needs neither.
+    from tempfile import gettempdir
+
+    return Path(gettempdir())
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -77,8 +86,10 @@ def _remove_abandoned(parent: Path) -> None:
         except OSError:
             continue  # It is being made, or removed.
         try:
+            from shutil import rmtree
+
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+            rmtree(path, ignore_errors=True)
         except OSError:
             pass  # Its owner lives.
         finally:

@@ -5,8 +5,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from functools import cached_property
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.assembly import Parts
@@ -32,10 +32,12 @@ from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing
 from ottla.testing.worker import BrokerLoop
-from ottla.testing.worlds import TURNS_FOR_CLOSING, ResetReport, WorldKeeper
+from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, ResetReport, WorldKeeper
 from ottla.testing.writing import WITHIN_S, BrokerWriter
 
 if TYPE_CHECKING:
+    from ottla.testing.group_commands import GroupCommands
+    from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
 
 DEADLINE_S: Final = 5.0
@@ -195,6 +197,19 @@ class Testbed:
         __tracebackhide__ = True
         return self.loop.run(coroutine)
 
+    @cached_property
+    def group_commands(self) -> "GroupCommands":
+        # Imported here, as the jobs of logs: most tests need neither.
+        from ottla.testing.group_commands import GroupCommands
+
+        return GroupCommands(self.hosted, self.reader)
+
+    @cached_property
+    def log_jobs(self) -> "LogJobs":
+        from ottla.testing.log_jobs import LogJobs
+
+        return LogJobs(self.hosted, self.reader)
+
     # Coroutines of the brokers' loop.
 
     async def wait(self, condition: Condition, within: float | None) -> None:
@@ -222,7 +237,9 @@ class Testbed:
         # Imported here: most tests load no seed.
         from ottla.testing.seeds.seed_loader import SeedLoader
 
-        return await SeedLoader(self.hosted, self.reader, self.writer).load(seed, with_files=with_files)
+        return await SeedLoader(self.hosted, self.reader, self.writer, self.group_commands).load(
+            seed, with_files=with_files
+        )
 
     async def snapshot(self, name: str) -> SnapshotReport:
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""
@@ -232,7 +249,10 @@ class Testbed:
         """Those that are left of a process that was killed, too."""
         for name in self.snapshots.names:
             self.snapshots.drop(name)
-        rmtree(self._snapshots_dir, ignore_errors=True)
+        if self._snapshots_dir.exists():
+            from shutil import rmtree
+
+            rmtree(self._snapshots_dir, ignore_errors=True)
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
         """Fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError, StoreError."""
@@ -249,8 +269,13 @@ class Testbed:
 
     async def open_connections(self, worker: str = "") -> list[ConnectionView]:
         """Those of clients, or of the clients of a worker. What was closed just before the call is not among them."""
-        for _ in range(TURNS_FOR_CLOSING):
+        quiet, before = 0, None
+        for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
+            now = self.wire.count, self.reader.connection_ids()
+            quiet, before = quiet + 1 if now == before else 0, now
+            if quiet == QUIET_TURNS:
+                break
         return self.reader.connections(worker)
 
     # Inside.

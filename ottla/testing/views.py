@@ -7,8 +7,28 @@ from ottla.coordinator.facts import Cause
 from ottla.protocol.records.record import RecordHeader
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class HandleView:
+    """What all of them have in common; a dataclass makes its own by compiling them, which takes a while."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HandleView) and type(self) is type(other) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *_values(self)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self.__slots__, _values(self), strict=True))
+        return f"{type(self).__name__}({shown})"
+
+
+def _values(view: HandleView) -> tuple[object, ...]:
+    return tuple(getattr(view, name) for name in view.__slots__)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StoredRecord(HandleView):
     """A record as it stands in the log of its partition."""
 
     topic: str
@@ -27,8 +47,8 @@ class StoredRecord:
     """A marker that ends a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PartitionView(HandleView):
     """A partition as its leader has it; of one without a leader offsets are -1."""
 
     topic: str
@@ -43,8 +63,65 @@ class PartitionView:
     log_end_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SegmentView(HandleView):
+    """A segment of a partition's log, at its leader."""
+
+    base_offset: int
+    size_bytes: int
+    is_active: bool
+    """Whether appends go to it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProducerView(HandleView):
+    """What the leader of a partition remembers of a producer."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    transaction_first_offset: int
+    """Of the transaction that it has open there; -1 without one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TransactionView(HandleView):
+    """What the coordinator knows of a transactional id."""
+
+    transactional_id: str
+    state: str
+    """As DescribeTransactions shows it: Empty, Ongoing, PrepareCommit, CompleteCommit, …"""
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    """Wall time; -1 without a transaction."""
+    partitions: tuple[tuple[str, int], ...]
+    """Those that take part in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LogChange(HandleView):
+    """What a job has done to a partition, at its leader."""
+
+    partition: int
+    log_start_offset: int
+    records_removed: int
+    """By offsets, from the log start on; compaction leaves that where it is."""
+    segments: int
+    """Those that there are now."""
+    size_bytes: int
+    """As it is now."""
+    bytes_removed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TopicView(HandleView):
+    """A topic and its partitions."""
+
     name: str
     topic_id: bytes
     partitions: tuple[PartitionView, ...]
@@ -52,8 +129,10 @@ class TopicView:
     """Those that were set for the topic itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MemberView(HandleView):
+    """A member of a group."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -69,8 +148,10 @@ class MemberView:
     session_ends_in_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupView(HandleView):
+    """A group as its coordinator has it."""
+
     group_id: str
     exists: bool
     state: str
@@ -86,8 +167,8 @@ class GroupView:
         return next((each for each in self.members if partition in each.assignment.get(topic, ())), None)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRebalance:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GroupRebalance(HandleView):
     """One rebalance of a group. Times are those of the broker's clock."""
 
     generation: int
@@ -112,8 +193,10 @@ class GroupRebalance:
         return self.sync_phase_ms is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionView:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ConnectionView(HandleView):
+    """A connection that a client has open."""
+
     name: str
     """Short, as failure reports have it: `rdkafka#3`."""
     client_id: str | None

@@ -63,11 +63,15 @@ class _Look(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Watch:
+    """A function that is called after every event."""
+
     look: Callable[[], None]
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
+    """A condition, and the future that its wait ends with."""
+
     condition: Condition
     met: "asyncio.Future[None]" = field(repr=False)
 
@@ -156,6 +160,10 @@ class Waits:
 
     def _end_event(self, plain: Callable[[], None]) -> None:
         plain()
+        self.look()
+
+    def look(self) -> None:
+        """At all conditions that are waited for."""
         if self._is_looking:
             return
         self._is_looking = True

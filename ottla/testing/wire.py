@@ -131,6 +131,10 @@ class WireRing:
         kept = list(self._events)
         return kept[max(len(kept) - (self.count - count), 0) :]
 
+    def last_request_ns(self) -> int:
+        """When the last one of a client came, by `monotonic_ns`; 0 where none is kept."""
+        return next((each.at_ns for each in reversed(self._events) if not each.connection.is_of_broker), 0)
+
     def notes_of(self, connection: Any) -> ConnectionNotes:
         """Of one that has sent nothing yet, they say that it is new."""
         notes = self._notes.get(connection)

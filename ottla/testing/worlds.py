@@ -39,8 +39,11 @@ from ottla.testing.wire import WireRing
 
 COORDINATOR_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 KEPT_AS_AT_FIRST = (ACLS, QUOTAS, SCRAM, BROKER_CONFIGS, FEATURES)
-# A client that closes its connection and returns has done so by the second turn of the loop.
-TURNS_FOR_CLOSING = 3
+# A connection that its client has closed already is still accepted, one in each turn of the loop, then read, then lost.
+# When nothing has changed for so many turns, there are no more of these.
+QUIET_TURNS = 4
+# Clients that work all the while leave the loop no quiet.
+TURNS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)

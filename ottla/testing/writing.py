@@ -1,17 +1,12 @@
 """What a handle changes: topics, records, offsets, members. Coroutines of the brokers' loop; no connection is made."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import cycle
 from typing import Any, Final, TypeAlias, TypedDict
 
 from ottla.broker.assembly import Parts
 from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome
-from ottla.broker.runtime import complete
 from ottla.cluster.topics import USE_DEFAULT, TopicSpec
-from ottla.coordinator.events import CommitOffsets, OffsetToCommit
-from ottla.coordinator.results import CommitResult
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from ottla.protocol.records.compression import Codec
@@ -91,22 +86,19 @@ class BrokerWriter:
         parts.replicas.log_start_rose(replica)
         parts.runtime.end_event()
 
-    async def commit_offsets(self, group_id: str, offsets: Sequence[OffsetToCommit]) -> None:
-        """For a group without members, as an administrator does. Raises the KafkaError of OffsetCommit."""
-        for parts in self._hosted.parts().values():
-            groups = parts.groups
-            hosted = groups.topic.partition_of(group_id)
-            if hosted is None:
-                continue
-            request = CommitOffsets(groups.new_token(), group_id, "", None, -1, tuple(offsets))
-            answered: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
-            known = groups.topic.pending.ask_here(hosted.handle, request, partial(complete, answered))
-            parts.runtime.end_event()
-            for each in (known or await answered).partitions:
-                if each.error is not ErrorCode.NONE:
-                    raise error_for(each.error, f"the offset of {each.topic}-{each.partition} cannot be committed")
-            return
-        raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker coordinates the group {group_id!r}")
+    async def alter_topic(self, name: str, configs: Mapping[str, object]) -> None:
+        """Sets these of its configs; None goes back to the default. Raises UnknownTopicOrPartition, InvalidConfig."""
+        parts = self._hosted.first()
+
+        def altered() -> dict[str, str]:
+            topic = parts.metadata.image.topic(name)
+            now: dict[str, object] = {**({} if topic is None else topic.configs), **configs}
+            return {key: _config_text(value) for key, value in now.items() if value is not None}
+
+        await parts.config_admin.alter_topic(name, altered)
+        revision = parts.metadata.image.revision
+        for each in self._hosted.informed():
+            await each.metadata.applied(revision)
 
     async def produce(
         self,

@@ -1,5 +1,5 @@
-"""The examples of control over HTTP, in JavaScript and in Java, run by `ottla run` with the clients of kafkajs and
-Kafka."""
+"""The examples of control over HTTP, in JavaScript, Java and Go, run by `ottla run` with the clients of kafkajs, Kafka
+and franz-go (TK25)."""
 
 import shutil
 import subprocess
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.go_programs import built_test
 from tests.java_tools import OPTIONS, classpath
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "control"
 NODE = Path(__file__).parent / "node"
+GO = Path(__file__).parent / "go"
 INSTALL_WITHIN_S = 60
 ENDED_WITHIN_S = 120
 OTTLA_RUN = (sys.executable, "-m", "ottla", "run", "--")
@@ -43,6 +45,18 @@ def test_the_example_in_javascript_passes(scripts: Path) -> None:
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "# pass 3\n" in done.stdout
+
+
+def test_the_example_in_go_passes(tmp_path: Path) -> None:
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(GO / name, tmp_path)
+    shutil.copy(EXAMPLES / "orders_test.go", tmp_path)
+    program = built_test(tmp_path)
+
+    done = subprocess.run([*OTTLA_RUN, str(program), "-test.v"], capture_output=True, text=True, timeout=ENDED_WITHIN_S)
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.stdout.count("--- PASS") == 3
 
 
 @pytest.mark.java

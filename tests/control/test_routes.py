@@ -1,13 +1,18 @@
 """Each row over HTTP, on a broker that serves clients."""
 
+import json
 import threading
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from ottla.broker.admin.http import HttpRequest
 from ottla.testing.audit import recorder
+from ottla.testing.control.event_log import EventLog
+from ottla.testing.control.router import Router, Row
 from ottla.testing.control.routes import ROWS
+from ottla.testing.control.service import ControlService
 from ottla.testing.testbed import Testbed
 from tests.control.asking import Asker
 
@@ -212,13 +217,56 @@ def test_reset_names_the_clients_that_it_cuts(asker: Asker, bed: Testbed) -> Non
     assert all(" left#" in each and each.endswith("was not closed") for each in answer["leaks"])
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.handler is None], ids=lambda row: f"{row.method} {row.path}"
-)
-def test_feature_that_is_not_served_is_501(asker: Asker, row: Any) -> None:
-    refused = asker.ask(row.method, row.path.replace("{", "").replace("}", ""))
+def test_feature_that_is_not_served_is_501(bed: Testbed) -> None:
+    """A row without a handler. There is none at the moment."""
+    router = Router(ControlService(bed, EventLog()), [Row("GET", "/v1/later", "Something else.")], bed.hosted.log)
 
-    assert refused.problem == (501, "not-served")
+    refused = bed.run(router.answer(HttpRequest("/v1/later", {}, {})))
+
+    assert (refused.status, json.loads(b"".join(refused.body))["type"].rpartition(":")[2]) == (501, "not-served")
+    assert [row for row in ROWS if row.handler is None] == []
+
+
+def test_groups_are_changed_as_by_an_administrator(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", b"a", b"b")
+    set_to = asker.ask("POST", "/v1/groups/shop/offsets", {"topic": "orders", "offsets": {"0": 1}}).json
+    assert set_to["offsets"] == [{"topic": "orders", "partition": 0, "offset": 1, "lag": 1}]
+    own = {"group.id": "shop", "client.id": "c-1", "log_level": 0}
+    member = Consumer({"bootstrap.servers": bed.hosted.bootstrap} | own)
+    member.subscribe(["orders"])
+    member.poll(20)
+    generation = asker.get("/v1/groups/shop")["generation"]
+
+    started = asker.ask("POST", "/v1/groups/shop/rebalance", {}).json
+    assert (started["state"], started["generation"]) == ("PreparingRebalance", generation)
+    assert asker.ask("DELETE", "/v1/groups/shop").problem == (400, "kafka-error")
+    evicted = asker.ask("POST", "/v1/groups/shop/evict", {"member": "c-1", "reason": "by hand"}).json
+    assert (evicted["member_id"].startswith("c-1-"), evicted["group"]["members"]) == (True, [])
+    assert asker.ask("POST", "/v1/groups/shop/evict", {"member": "c-1"}).problem == (400, "kafka-error")
+    member.close()
+
+    assert asker.ask("POST", "/v1/groups/shop/rebalance", {}).problem == (400, "kafka-error")
+    assert asker.ask("POST", "/v1/groups/shop/offsets", {"topic": "orders", "offsets": {"7": 1}}).problem[0] == 400
+    assert asker.ask("DELETE", "/v1/groups/shop").json == {"groups": []}
+    assert asker.ask("POST", "/v1/groups/shop/rebalance", {}).problem == (404, "no-such-group")
+
+
+def test_jobs_of_logs_are_done_at_once(asker: Asker) -> None:
+    configs = {"cleanup.policy": "compact,delete"}
+    asker.ask("POST", "/v1/topics", {"name": "orders", "partitions": 1, "configs": configs})
+    records = [{"key": "alice", "value": "book"}, {"key": "alice", "value": "cup"}]
+    asker.post("/v1/topics/orders/records", {"records": records})
+
+    (rolled,) = asker.ask("POST", "/v1/topics/orders/roll", {}).json["partitions"]
+    (compacted,) = asker.ask("POST", "/v1/topics/orders/compact", {}).json["partitions"]
+
+    assert (rolled["segments"], compacted["bytes_removed"] > 0) == (2, True)
+    assert [each["value"] for each in asker.get("/v1/topics/orders/records")["records"]] == [{"text": "cup"}]
+    changed = asker.ask("PATCH", "/v1/topics/orders", {"configs": {"cleanup.policy": None, "retention.ms": 5}}).json
+    assert changed["configs"] == {"retention.ms": "5"}
+    assert asker.ask("POST", "/v1/topics/orders/compact", {}).problem == (400, "kafka-error")
+    assert asker.ask("POST", "/v1/topics/orders/retention", {}).status == 200
+    assert asker.ask("POST", "/v1/topics/other/roll", {}).problem == (404, "no-such-topic")
 
 
 def test_time_is_frozen_moved_set_and_real_again(asker: Asker) -> None:

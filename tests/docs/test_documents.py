@@ -71,8 +71,8 @@ def test_make_targets_named_in_documents_exist() -> None:
 
 
 def test_every_scenario_is_cited_by_a_test() -> None:
-    # Those of transactions name their tests, see above.
-    scenarios = {each for each in all_anchors()["docs/scenarios.md"] if not each.startswith("TX")}
+    # Those of transactions and of the testing kit name their tests, see above.
+    scenarios = {each for each in all_anchors()["docs/scenarios.md"] if not each.startswith(("TX", "TK"))}
     cited = {
         reference.anchor
         for path, text in texts()

@@ -65,6 +65,7 @@ PASTED = {
     *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
     *(f"{CLUSTER_FAULTS}: {start}" for start in TESTS_OF_CLUSTER_FAULTS),
     *(f"{BROKER_TIME}: {start}" for start in TESTS_OF_BROKER_TIME),
+    f"{TESTING}: pytest --ottla-control",
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",
     f"{TESTING}: $ ottla run --fault",
@@ -89,6 +90,7 @@ NOT_PASTED_HERE = {
     "docs/benchmarks.md: make bench": "half an hour",
     f"{TESTING}: ottla run -- go": "tests/cli/test_run.py runs programs with these options",
     f"{MONITORING}: curl": "tests/broker/admin/test_node_pages.py asks for the page",
+    f"{TESTING}: ottla serve --testing": "a broker starts with the documented arguments",
     f"{MONITORING}: ottla serve --admin": "a broker starts with the documented arguments",
     "docs/security-clients.md: $ ottla": "needs a listener with SASL: tests/cli/test_logged_in.py logs in at one",
     f"{CLIENTS}/spark.md: ": "needs Spark: tests/pipeline has the connector's tests",
@@ -305,6 +307,20 @@ def test_command_line_of_the_testing_page_says_what_it_shows(tmp_path: Path) -> 
     printed = paste(both, "", tmp_path)
 
     assert without_measures(printed).splitlines() == [without_measures(each) for each in shown if each != "$ echo $?"]
+
+
+def test_tests_take_the_broker_of_the_testing_page(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    control = f"127.0.0.1:{port}"
+    arguments = ["--testing", "--control", control, "--control-file", str(tmp_path / "control.json")]
+    with ServedBroker(tmp_path / "data", arguments=arguments) as broker:
+        (tmp_path / "test_it.py").write_text(
+            f"def test_it(kafka):\n    assert kafka.topics == []\n    assert kafka.bootstrap == '{broker.bootstrap}'\n"
+        )
+        command = block(TESTING, "pytest --ottla-control").text.replace("127.0.0.1:9098", control)
+
+        # The directory has a link to the examples, which have tests too.
+        assert "1 passed" in paste(f"{command.strip()} test_it.py\n", broker.bootstrap, tmp_path)
 
 
 def test_commands_of_the_control_page_print_what_it_shows(tmp_path: Path) -> None:

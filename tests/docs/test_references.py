@@ -8,7 +8,7 @@ from tests.docs.references import RULES, all_anchors, anchors_in, citable, refer
 
 ANCHORS = {
     "docs/semantics/wire.md": ["1", "1.7", "1.7.2", "13.6.2", "13.6.2a", "13.6.2d", "20"],
-    "docs/scenarios.md": ["G08", "T01", "TX13", "I-3", "T-21", "TT-5"],
+    "docs/scenarios.md": ["G08", "T01", "TX13", "TK05", "I-3", "T-21", "TT-5", "KT-5"],
     "docs/security.md": ["4", "4.1"],
 }
 KNOWN = {"decision 0009", "docs/events.md"}
@@ -47,8 +47,10 @@ def test_every_number_is_defined_once() -> None:
         "§1.7-§20, §1.7–1.7.2",
         "G08–G08, T01, I-3: x, T-21-fetch",
         "TX13, TT-5",
+        "TK05, KT-5",
         "def test_g08_t21_it_works() -> None:",
         "def test_tx13_it_works() -> None:",
+        "def test_tk05_it_works() -> None:",
         "def test_t01_i3_it_works():",
         "docs/security §4.1",
         "docs/semantics §1.7",
@@ -78,6 +80,8 @@ def test_references_that_resolve(text: str) -> None:
         ("F05", "F05"),
         ("TX99", "TX99"),
         ("TT-99", "TT-99"),
+        ("TK99", "TK99"),
+        ("KT-99", "KT-99"),
         ("R-01", "R-01"),
         ("def test_g09_it_works() -> None:", "g09"),
         ("async def test_g08_t22_it_works() -> None:", "t22"),

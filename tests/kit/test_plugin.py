@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from ottla.testing.profile import TEST_SETTINGS
+
 pytest_plugins = ("pytester",)
 
 ONE_RECORD = """
@@ -96,6 +98,20 @@ def test_fixtures_give_what_they_promise(suite: pytest.Pytester) -> None:
     )
 
     run(suite).assert_outcomes(passed=5)
+
+
+def test_header_says_what_holds_and_the_end_lists_it(suite: pytest.Pytester) -> None:
+    ini(suite, "ottla_isolation = fresh")
+    suite.makepyfile("def test_it(kafka): pass")
+
+    plain, verbose = run(suite, "--ottla-seed=7"), run(suite, "-v")
+
+    count = len(TEST_SETTINGS)
+    header = f"ottla: isolation fresh, profile test ({count} settings differ from Kafka's), --ottla-seed=7"
+    assert header in plain.stdout.lines
+    lines = [f"  {name}={value}" for name, value in TEST_SETTINGS.items()]
+    assert set(lines) <= set(verbose.stdout.lines)
+    assert not set(lines) & set(plain.stdout.lines)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A reset empties a broker, and what was used once as an identity is not used again."""
 
 import asyncio
+import socket
 import threading
 from random import Random
 from statistics import median
@@ -28,11 +29,14 @@ from ottla.cluster.client_quotas import quota_key, quota_value
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.security.quotas import QuotaEntity
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
+from ottla.testing.views import ConnectionView
 from ottla.testing.worlds import describe_leak
 from tests.broker.wire import Client
+from tests.fakes.frames import build_request_frame
 from tests.kit.members import consumer, polled, send
 
 
@@ -350,3 +354,41 @@ def test_reset_of_twenty_topics_takes_milliseconds(handle: Kafka) -> None:
         taken.append(handle.reset().duration_ms)
 
     assert median(taken) < 50
+
+
+CLOSED_UNSEEN = 20
+
+
+def test_clients_that_were_gone_before_are_no_leaks(bed: Testbed, handle: Kafka) -> None:
+    """They have connected, asked and closed while the broker did something else: it accepts them afterwards."""
+    host, port = handle.bootstrap.split(":")
+    frame = build_request_frame(MetadataRequest(topics=[]), 4, 1, "rdkafka")
+
+    async def come_and_go() -> list[ConnectionView]:
+        for _ in range(CLOSED_UNSEEN):
+            with socket.create_connection((host, int(port))) as client:
+                client.sendall(frame)
+        return await bed.open_connections()
+
+    assert bed.run(come_and_go()) == []
+    assert sum(event.api == "Metadata" for event in bed.wire.since(0)[-CLOSED_UNSEEN:]) == CLOSED_UNSEEN
+
+
+def test_client_that_works_all_the_while_is_a_leak(bed: Testbed, handle: Kafka) -> None:
+    handle.create_topic("orders", partitions=1)
+    stop = threading.Event()
+
+    def busy() -> None:
+        producer = Producer(handle.client_config("producer") | {"log_level": 0, "linger.ms": 0})
+        while not stop.is_set():
+            producer.produce("orders", b"book")
+            producer.flush(20)
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    try:
+        handle.wait_for_records("orders", 1)
+        assert "Produce" in {api for each in bed.run(bed.open_connections()) for api in each.apis}
+    finally:
+        stop.set()
+        thread.join()

@@ -35,19 +35,23 @@ def own_bed() -> Iterator[Testbed]:
 
 
 def accepts_old_producer_ids(patch: Patch, bed: Testbed) -> None:
-    """There is no floor."""
+    """KT-12: there is no floor."""
     patch.setattr(ProducerFloor, "rise", lambda *_: None)
 
 
 def begins_generations_again(patch: Patch, bed: Testbed) -> None:
+    """KT-12."""
     patch.setattr(GroupHistories, "generation_max", property(lambda _: 0, lambda *_: None), raising=False)
 
 
 def begins_leader_epochs_again(patch: Patch, bed: Testbed) -> None:
+    """KT-12."""
     patch.setattr(TopicAdminManager, "begin_leader_epochs_at", lambda *_: None)
 
 
 def polls(patch: Patch, bed: Testbed) -> None:
+    """KT-13."""
+
     async def wait(self: Waits, condition: Condition, within_s: float) -> None:
         for _ in range(int(within_s * 100)):
             if condition.is_met():
@@ -59,7 +63,7 @@ def polls(patch: Patch, bed: Testbed) -> None:
 
 
 def misses_what_comes_between_look_and_sleep(patch: Patch, bed: Testbed) -> None:
-    """Nothing wakes the wait for what has come between the two."""
+    """KT-13: nothing wakes the wait for what has come between the two."""
     real = Waits.wait
 
     async def wait(self: Waits, condition: Condition, within_s: float) -> None:
@@ -74,19 +78,22 @@ def misses_what_comes_between_look_and_sleep(patch: Patch, bed: Testbed) -> None
 
 
 def deletes_internal_topics(patch: Patch, bed: Testbed) -> None:
+    """KT-17."""
     patch.setattr(worlds, "INTERNAL_TOPICS", frozenset[str]())
 
 
 def links_active_segments(patch: Patch, bed: Testbed) -> None:
+    """KT-11."""
     patch.setattr(log_copies, "copy_file", lambda source, target, _: os.link(source, target))
 
 
 def truncates_kept_files(patch: Patch, bed: Testbed) -> None:
-    """A sealed segment that is cut becomes the active one."""
+    """KT-11: a sealed segment that is cut becomes the active one."""
     patch.setattr(KeptFiles, "keep_made", lambda *_: None)
 
 
 def forgets_leader_epochs(patch: Patch, bed: Testbed) -> None:
+    """KT-12."""
     patch.setattr(WorldKeeper, "leader_epoch_max", property(lambda _: -1, lambda *_: None), raising=False)
 
 
@@ -184,6 +191,7 @@ def test_seeded_bug_is_found(bug: Any, found_by: Any, own_bed: Testbed, monkeypa
 
 
 def test_import_at_the_top_of_the_plugin_is_found(pytester: pytest.Pytester) -> None:
+    """KT-1."""
     assert loaded_by_an_unused_plugin(pytester) == "[]"
     pytester.makepyfile(plugin_with_imports="import ottla.testing.waits")
 

@@ -74,7 +74,7 @@ import random
 def pytest_collection_modifyitems(items):
     random.Random({seed}).shuffle(items)
 """
-# TT-22: all rules draw from one generator.
+# KT-22: all rules draw from one generator.
 SHARED = """
 import random
 from ottla.testing.faults.state import FaultState
@@ -109,8 +109,9 @@ def totals(suite: pytest.Pytester, *arguments: str) -> tuple[dict[str, object], 
 
 
 @pytest.mark.timeout(3600)
-def test_four_workers_count_what_one_process_counts(suite: pytest.Pytester) -> None:
-    """TK05, and TT-22: each test's rules draw the same, whatever ran before it."""
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_count_what_one_process_counts(suite: pytest.Pytester, workers: int) -> None:
+    """TK05, and KT-22: each test's rules draw the same, whatever ran before it."""
     counted, audited = totals(suite)
     doubled = len(range(0, TESTS, 8))
     assert audited == [f"ottla: audit: {doubled} P1 in {doubled} tests"]
@@ -118,12 +119,12 @@ def test_four_workers_count_what_one_process_counts(suite: pytest.Pytester) -> N
 
     for seed in range(RUNS):
         suite.makeconftest(SHUFFLE.format(seed=seed))
-        assert totals(suite, "-n", "4") == (counted, audited)
+        assert totals(suite, "-n", str(workers)) == (counted, audited)
 
 
 @pytest.mark.timeout(3600)
 def test_generator_that_all_rules_share_is_found(suite: pytest.Pytester) -> None:
-    """TT-22, seeded: the order of the tests changes what is injected."""
+    """KT-22, seeded: the order of the tests changes what is injected."""
     suite.makeconftest(SHARED)
     counted, _ = totals(suite)
 

@@ -9,7 +9,8 @@ from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
 from ottla.testing.clock.handles import BrokerClock, BrokerClockAsync
 from ottla.testing.faults.faults import Fault, Faults
 from ottla.testing.fixture_options import FixtureOptions
-from ottla.testing.handle import Kafka, KafkaGroup, KafkaTopic
+from ottla.testing.group_handle import KafkaGroup
+from ottla.testing.handle import Kafka
 from ottla.testing.remote import async_parts
 from ottla.testing.remote.async_handle import RemoteKafkaAsync
 from ottla.testing.remote.broker_process import BrokerProcess
@@ -25,6 +26,7 @@ from ottla.testing.surroundings.handles import (
     KafkaPartition,
     KafkaPartitionAsync,
 )
+from ottla.testing.topic_handle import KafkaTopic
 from tests.kit.test_handle import (
     test_deleted_records_move_the_log_start,
     test_group_of_a_real_consumer_is_shown_decoded,

@@ -25,6 +25,8 @@ class LifePhase(Enum):
 
 @dataclass(slots=True)
 class BrokerLife:
+    """How far a broker has come in its life."""
+
     phase: LifePhase = LifePhase.STARTING
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
     has_served: bool = False

@@ -1,7 +1,6 @@
 """The group coordinator: `__consumer_offsets`, its groups, and the way of a request to its group and back (§4.3)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
@@ -238,7 +237,7 @@ class GroupCoordinator:
         self, request: CommitOffsets, error: ErrorCode, guard: VerificationGuard | None = None
     ) -> None:
         if error is ErrorCode.NONE:
-            self._send(replace(request, guard=guard))
+            self._send(request._replace(guard=guard))
         else:
             self.topic.deliver(request.token, refusal(request, transaction_error(error)))
 

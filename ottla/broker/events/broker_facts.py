@@ -9,7 +9,7 @@ from typing import ClassVar
 from ottla.coordinator.facts import Fact
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CommitsSummedUp(Fact):
     """Commits of a member since the last such event, at most `ottla.events.sample.interval.ms` ago."""
 
@@ -23,7 +23,7 @@ class CommitsSummedUp(Fact):
     """Of how many partitions an offset was committed, all those commits together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LagSampled(Fact):
     """What a group has committed in a topic, and where the partitions end: three lists of equal length, in order of
     partitions, sampled every `ottla.events.sample.interval.ms`. Of a group that has no members, or has committed all
@@ -43,7 +43,7 @@ class LagSampled(Fact):
     as of at most an interval ago where the coordinator has no replica of it, null where its leader has not answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LeaderChanged(Fact):
     """A partition has another leader, its first one, or none."""
 
@@ -68,7 +68,7 @@ class LeaderChanged(Fact):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class IsrChanged(Fact):
     """The ISR has shrunk or expanded under the same leader."""
 
@@ -92,7 +92,7 @@ class IsrChanged(Fact):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FollowerLagSampled(Fact):
     """How far a follower is behind this leader: three lists of equal length, in order of partitions, sampled every
     `ottla.events.sample.interval.ms`. Only partitions that are behind or out of sync are listed, and once more, with
@@ -114,7 +114,7 @@ class FollowerLagSampled(Fact):
         return self.topic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class HangingTransactionFound(Fact):
     """The oldest open transaction of a partition is one that no coordinator seems to end: its producer has not written
     for `transaction.max.timeout.ms` and five minutes. Readers of committed records wait for it."""
@@ -139,7 +139,7 @@ class HangingTransactionFound(Fact):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CoordinatorMoved(Fact):
     """A broker has loaded a partition of `__consumer_offsets` and serves its groups. `group_loaded` has each group."""
 
@@ -164,7 +164,7 @@ class CoordinatorMoved(Fact):
         return f"{self.coordinator_topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class BrokerStarted(Fact):
     """A run begins."""
 
@@ -174,7 +174,7 @@ class BrokerStarted(Fact):
     """Where the broker's admin listener is, null where it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Dropped(Fact):
     """Events that were not published."""
 

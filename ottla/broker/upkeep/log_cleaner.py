@@ -34,6 +34,9 @@ class Cleaner:
         self._round_dirty_ratio_max = 0.0
         self._found_work = False
         self._timer: TimerEntry | None = None
+        # Called when a whole round has found nothing more: of the round under way, and of the next one.
+        self._waiting: list[Callable[[], None]] = []
+        self._waiting_next: list[Callable[[], None]] = []
         self._rests_since_ms = 0
         # The log whose compacted segments are being put in place.
         self._swapping: Partition | None = None
@@ -65,8 +68,18 @@ class Cleaner:
             except KafkaError as error:
                 self._log_failure(self._swapping, error)
 
+    def clean_now(self, done: Callable[[], None]) -> None:
+        """Rounds begin at once, or behind the one that is under way. `done` is called when a whole round of them has
+        found nothing to do; not if the cleaner stops before."""
+        self._waiting_next.append(done)
+        if self._timer is not None and self._timer.pending:
+            self._timer.cancel()
+            self._begin_round()
+
     def _begin_round(self) -> None:
         self._found_work = False
+        self._waiting += self._waiting_next
+        self._waiting_next = []
         self._round = []
         self._round_dirty_ratio_max = 0.0
         if self._runtime.config.log_cleaner_enable:
@@ -87,7 +100,11 @@ class Cleaner:
         if self._timer is None:
             return
         self.dirty_ratio_max = self._round_dirty_ratio_max if self._runtime.config.log_cleaner_enable else None
-        if self._found_work:
+        if not self._found_work:
+            waiting, self._waiting = self._waiting, []
+            for done in waiting:
+                done()
+        if self._found_work or self._waiting_next:
             self._runtime.soon(self._begin_round)
         else:
             self.start()

@@ -140,6 +140,16 @@ class LogManager:
         """Whether a checkpoint could not be written when that was tried last."""
         return self._checkpoints.has_failed
 
+    def apply_retention(self, topic: str) -> None:
+        """Now, to the logs of one topic."""
+        for partition in list(self._replicas):
+            if partition.topic == topic:
+                self._apply_retention(partition)
+
+    def clean_now(self, done: Callable[[], None]) -> None:
+        """As `Cleaner.clean_now`."""
+        self._cleaner.clean_now(done)
+
     def _apply_retention(self, partition: Partition) -> None:
         log = partition.log
         log.release_idle()

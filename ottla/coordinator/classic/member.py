@@ -14,6 +14,8 @@ NOT_ARMED: Final = 2**63
 
 @dataclass(slots=True, eq=False)
 class Member:
+    """A member of a classic group."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str

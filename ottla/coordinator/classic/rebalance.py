@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ottla.coordinator.classic import sessions
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import Member
-from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, JoinPhase
-from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer
+from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, JoinPhase
+from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, RequestRebalance
 from ottla.coordinator.facts import (
     Cause,
     GenerationStarted,
@@ -47,6 +47,13 @@ def rebalance(context: GroupContext, group: ClassicGroup, why: Why) -> None:
     if group.state is not PREPARING_REBALANCE:
         _start(context, group, why)
     end_join_phase_if_complete(context, group)
+
+
+def rebalance_as_requested(context: GroupContext, event: RequestRebalance) -> None:
+    """Of a group without members nothing comes."""
+    group = context.groups.get(event.group_id)
+    if group is not None and group.state in (COMPLETING_REBALANCE, STABLE):
+        rebalance(context, group, Why(Cause.REQUESTED))
 
 
 def _start(context: GroupContext, group: ClassicGroup, why: Why) -> None:

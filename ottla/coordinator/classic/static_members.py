@@ -104,6 +104,8 @@ def _answer_without_rebalance(group: ClassicGroup, member: Member, event: JoinGr
 
 @dataclass(frozen=True, slots=True)
 class ReplacementStored:
+    """Follows the record of a static member that replaces another one."""
+
     token: int
     group: ClassicGroup
     member: Member

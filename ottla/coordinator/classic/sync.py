@@ -104,6 +104,8 @@ def _store(context: GroupContext, group: ClassicGroup, assignments: dict[str, by
 
 @dataclass(frozen=True, slots=True)
 class AssignmentStored:
+    """Follows the record of a generation's assignment."""
+
     group: ClassicGroup
     generation: int
     assignments: dict[str, bytes]

@@ -88,6 +88,8 @@ def _commit_record(context: GroupContext, event: CommitOffsets, offset: OffsetTo
 
 @dataclass(frozen=True, slots=True)
 class CommitStored:
+    """Follows the records of committed offsets."""
+
     event: CommitOffsets
     result: CommitResult
     stored: int

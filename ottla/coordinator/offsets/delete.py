@@ -63,6 +63,8 @@ def _delete_each(context: GroupContext, group: Group, event: DeleteOffsets) -> I
 
 @dataclass(frozen=True, slots=True)
 class OffsetsDeleted:
+    """Follows the tombstones of a request."""
+
     event: DeleteOffsets
     result: DeleteOffsetsResult
     removed: int
@@ -169,6 +171,8 @@ def append_tombstones(
 
 @dataclass(frozen=True, slots=True)
 class EarlierTombstones:
+    """Follows tombstones that more of them come after."""
+
     group_id: str
 
     def completed(self, context: GroupContext) -> None:

@@ -20,6 +20,8 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class InFlight(Generic[A]):
+    """An append whose end is not known yet."""
+
     owner: str
     records: tuple[CoordinatorRecord, ...]
     after: A | None

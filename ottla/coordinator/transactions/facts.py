@@ -28,7 +28,7 @@ class AbortReason(StrEnum):
     TIMED_OUT = "timed out"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionalFact(Fact):
     """What all facts about a transactional id have."""
 
@@ -44,7 +44,7 @@ class TransactionalFact(Fact):
         return self.transactional_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ProducerInitialized(TransactionalFact):
     """A producer has its producer id and epoch. One that had the transactional id before is fenced."""
 
@@ -54,7 +54,7 @@ class ProducerInitialized(TransactionalFact):
     """How long a transaction of the producer may be open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FencedProducerRefused(TransactionalFact):
     """A producer that another one has fenced, or whose transaction has timed out, still asks. Reported once for each
     epoch that fences."""
@@ -70,7 +70,7 @@ class FencedProducerRefused(TransactionalFact):
     """The epoch that fences it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionBegan(TransactionalFact):
     """The first partition of a transaction is registered."""
 
@@ -82,7 +82,7 @@ class TransactionBegan(TransactionalFact):
     transaction_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionTimedOut(TransactionalFact):
     """A transaction was open for longer than its producer had asked for. `transaction_decided` follows; if the abort
     cannot be stored, the next attempt is reported again."""
@@ -96,7 +96,7 @@ class TransactionTimedOut(TransactionalFact):
     """How long the transaction was open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionDecided(TransactionalFact):
     """The outcome of a transaction is stored, and final. Its markers are not written yet."""
 
@@ -120,7 +120,7 @@ class TransactionDecided(TransactionalFact):
     this coordinator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionIsComplete(TransactionalFact):
     """All markers of a transaction are written: consumers of committed records see what it committed, or read on."""
 
@@ -132,7 +132,7 @@ class TransactionIsComplete(TransactionalFact):
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionalIdExpired(TransactionalFact):
     """A transactional id was not used for `transactional.id.expiration.ms` and is removed."""
 
@@ -140,7 +140,7 @@ class TransactionalIdExpired(TransactionalFact):
     level: ClassVar = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TransactionEndedByOperator(Fact):
     """Somebody who is no broker has ended a transaction in a partition, as `ottla transactions abort` does."""
 

@@ -15,10 +15,8 @@ from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
-from ottla.testing.audit.final_logs import final_log
 from ottla.testing.audit.findings import AuditFinding, FindingKind, LogDamage
 from ottla.testing.audit.history import AuditedPartition, AuditHistory
-from ottla.testing.audit.judge import judge
 from ottla.testing.audit.recorder import Recorder
 from ottla.testing.wire import WireRing
 
@@ -135,6 +133,9 @@ class Auditor:
         """All there are by now, with the rules that explain them; none while nothing is recorded."""
         if self.recorder is None:
             return []
+        # Imported here, as the logs below: a first record needs no judge.
+        from ottla.testing.audit.judge import judge
+
         faults = self._hosted.fault_host.faults_if_used
         rules = [] if faults is None else [each for each in faults.all_since_clear() if each.id.startswith(self.prefix)]
         found = [explained(each, rules) for each in judge(self.history(self.recorder))]
@@ -214,6 +215,8 @@ class Auditor:
         )
 
     def _partitions(self, recorder: Recorder) -> list[AuditedPartition]:
+        from ottla.testing.audit.final_logs import final_log
+
         current = {number: place for place, number in recorder.partitions.current().items()}
         wall_ms = self._hosted.latest_wall_ms
         all_parts = list(self._hosted.parts().values())

@@ -53,6 +53,8 @@ class LogDamage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
+    """Something that went wrong, with the requests and answers that show it."""
+
     kind: FindingKind
     what: str
     """One line."""

@@ -69,6 +69,8 @@ class Aborted(NamedTuple):
 
 @dataclass(slots=True)
 class SeenConnection:
+    """A connection, and which of its answers have certainly left."""
+
     name: str
     client: Client
     confirmed: int = 0
@@ -105,6 +107,8 @@ class FinalLog:
 
 @dataclass(slots=True)
 class AuditedPartition:
+    """A partition that requests were about, with its log in the end."""
+
     topic: str
     index: int
     begin_offset: int = 0
@@ -195,6 +199,8 @@ class Assigned(NamedTuple):
 
 @dataclass(slots=True)
 class AuditHistory:
+    """All that is judged."""
+
     partitions: list[AuditedPartition] = field(default_factory=list[AuditedPartition])
     connections: list[SeenConnection] = field(default_factory=list[SeenConnection])
     batches: Sequence[SentBatch] = ()

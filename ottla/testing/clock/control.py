@@ -47,6 +47,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
+    """What moving the time has led to."""
+
     fired: list[Fired]
     passed_ms: int
 
@@ -152,10 +154,21 @@ class ClockControl:
 
     def skew(self, node_id: int, delta_ms: int) -> None:
         """Raises ValueError for a broker that there is not."""
+        self._check_node(node_id)
+        self.timeline.skew(node_id, delta_ms)
+        self._touched(f"wall clock of broker {node_id} skewed by {describe_ms(delta_ms)}")
+
+    def drift(self, node_id: int, rate: float) -> None:
+        """Raises ValueError for a broker that there is not, and for a clock that would not go on."""
+        self._check_node(node_id)
+        if not rate > 0:
+            raise ValueError(f"rate={rate!r}: expected more than 0")
+        self.timeline.drift(node_id, rate)
+        self._touched(f"wall clock of broker {node_id} runs at {rate:g} times the others'")
+
+    def _check_node(self, node_id: int) -> None:
         if node_id not in self._parts():
             raise ValueError(f"there is no broker {node_id} that runs, only {', '.join(map(str, self._parts()))}")
-        self.timeline.skews_ms[node_id] = delta_ms
-        self._touched(f"wall clock of broker {node_id} skewed by {describe_ms(delta_ms)}")
 
     def reset(self) -> None:
         """Time is the machine's again."""

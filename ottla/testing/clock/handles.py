@@ -104,6 +104,10 @@ class BrokerClock:
         delta_ms = parse_delta(delta)
         self._call(lambda clock: clock.skew(node, delta_ms))
 
+    def drift(self, node: int, rate: float) -> None:
+        """From now on the wall clock of one broker runs at so many times the others'. Raises ValueError."""
+        self._call(lambda clock: clock.drift(node, rate))
+
     def pending(self) -> list[Pending]:
         """The timers that are still to run, by deadline."""
         return self._call(ClockControl.pending)
@@ -187,6 +191,9 @@ class BrokerClockAsync:
     async def skew(self, node: int, delta: Delta) -> None:
         delta_ms = parse_delta(delta)
         await self._call(lambda clock: clock.skew(node, delta_ms))
+
+    async def drift(self, node: int, rate: float) -> None:
+        await self._call(lambda clock: clock.drift(node, rate))
 
     async def pending(self) -> list[Pending]:
         return await self._call(ClockControl.pending)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from time import CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime_ns
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 NS_PER_MS: Final = 1_000_000
@@ -51,6 +52,7 @@ class TimeState(NamedTuple):
     skews_ms: Mapping[int, int]
     wall_ms: int
     machine_wall_ms: int
+    drifts: Mapping[int, float] = MappingProxyType({})
 
 
 class BrokerTimeline:
@@ -63,7 +65,9 @@ class BrokerTimeline:
         self.is_frozen = False
         self.is_walking = False
         self.skews_ms: dict[int, int] = {}
-        """How far the wall clock of a broker is ahead of the others', by node id."""
+        """How far the wall clock of a broker is ahead of the others', by node id; without what it drifts."""
+        self._drifts: dict[int, tuple[float, int]] = {}
+        """The rate of a broker's wall clock against the others', and since when."""
         self._since_ns = machine.now_ns()
         self._base_ns = self._since_ns
         self._speed = 1.0
@@ -124,13 +128,34 @@ class BrokerTimeline:
         self._latest_wall_ms = self.latest_wall_ms
         self.wall_ahead_ms = wall_ms - self.now_ms()
 
+    def skew_ms(self, node_id: int) -> int:
+        """How far the wall clock of a broker is ahead of the others' now."""
+        skew_ms = self.skews_ms.get(node_id, 0)
+        if node_id in self._drifts:
+            rate, since_ns = self._drifts[node_id]
+            skew_ms += int((self.now_ns() - since_ns) * (rate - 1)) // NS_PER_MS
+        return skew_ms
+
+    def skew(self, node_id: int, skew_ms: int) -> None:
+        """It drifts on from there."""
+        self.skews_ms[node_id] = skew_ms
+        if node_id in self._drifts:
+            self._drifts[node_id] = self._drifts[node_id][0], self.now_ns()
+
+    def drift(self, node_id: int, rate: float) -> None:
+        """From now on; 1 leaves it as far ahead as it is."""
+        self.skews_ms[node_id] = self.skew_ms(node_id)
+        self._drifts[node_id] = rate, self.now_ns()
+
     def make_real(self) -> None:
         """It runs as the machine's again, with the right wall time; what has passed has passed."""
         now_ms = self.machine.wall_ms()
         self.go_back_to(TimeState(1.0, False, {}, now_ms, now_ms))
 
     def state(self) -> TimeState:
-        return TimeState(self.rate, self.is_frozen, dict(self.skews_ms), self.wall_ms(), self.machine.wall_ms())
+        skews_ms = {node_id: self.skew_ms(node_id) for node_id in self.skews_ms}
+        drifts = {node_id: rate for node_id, (rate, _) in self._drifts.items()}
+        return TimeState(self.rate, self.is_frozen, skews_ms, self.wall_ms(), self.machine.wall_ms(), drifts)
 
     def go_back_to(self, state: TimeState) -> None:
         """It runs as it did then. A wall clock that stood still shows what it did, another one is as far from the
@@ -139,6 +164,7 @@ class BrokerTimeline:
         self.skews_ms.clear()
         self.skews_ms |= state.skews_ms
         self._changed()
+        self._drifts = {node_id: (rate, self.now_ns()) for node_id, rate in state.drifts.items()}
         passed_ms = 0 if state.is_frozen else self.machine.wall_ms() - state.machine_wall_ms
         self.set_wall(state.wall_ms + passed_ms)
 
@@ -166,7 +192,7 @@ class NodeClock:
 
     def wall_ms(self) -> int:
         timeline = self._timeline
-        return timeline.now_ns() // NS_PER_MS + timeline.wall_ahead_ms + timeline.skews_ms.get(self._node_id, 0)
+        return timeline.now_ns() // NS_PER_MS + timeline.wall_ahead_ms + timeline.skew_ms(self._node_id)
 
 
 def parse_delta(delta: Delta) -> int:

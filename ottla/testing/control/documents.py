@@ -15,6 +15,7 @@ from ottla.testing.views import (
     ConnectionView,
     GroupRebalance,
     GroupView,
+    LogChange,
     MemberView,
     PartitionView,
     StoredRecord,
@@ -159,6 +160,17 @@ class GroupList:
 @dataclass(frozen=True, slots=True)
 class RebalanceList:
     rebalances: Sequence[GroupRebalance]
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    member_id: str
+    group: GroupDocument
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanges:
+    partitions: Sequence[LogChange]
 
 
 @dataclass(frozen=True, slots=True)

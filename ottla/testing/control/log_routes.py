@@ -1,15 +1,12 @@
-"""Topics, records and groups over HTTP."""
+"""Topics, their records and the jobs of their logs over HTTP."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from ottla.protocol.records.record import Record
 from ottla.testing.conditions import near_names
 from ottla.testing.control.documents import (
-    GroupDocument,
-    GroupList,
-    GroupSummary,
-    RebalanceList,
+    LogChanges,
     RecordDocument,
     Records,
     RecordsWritten,
@@ -18,11 +15,11 @@ from ottla.testing.control.documents import (
     WrittenAt,
 )
 from ottla.testing.control.problems import missing, wrong_state, wrong_value
-from ottla.testing.control.questions import NewRecord, NewRecords, NewTopicBody, TopicChange
+from ottla.testing.control.questions import EmptyBody, NewRecord, NewRecords, NewTopicBody, TopicChange
 from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService, check_range, checked_wait
 from ottla.testing.reading import ISOLATION, TooManyRecordsError
-from ottla.testing.views import GroupView, TopicView
+from ottla.testing.views import TopicView
 from ottla.testing.waits import DeadlineExceeded, Explanation
 
 PARTITIONS_MAX: Final = 10_000
@@ -47,11 +44,16 @@ async def _create_topic(service: ControlService, call: ControlCall) -> TopicDocu
         check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
     if body.replication_factor is not None:
         check_range("replication_factor", body.replication_factor, 1, INT32_MAX >> 16)
-    for name, value in (body.configs or {}).items():
-        if not isinstance(value, SCALARS):
-            raise wrong_value(f"configs.{name}", "expected a text, a number, true or false")
+    _check_configs(body.configs or {})
     await service.bed.writer.create_topic(body.name, body.partitions, body.replication_factor, body.configs or {})
     return TopicDocument.of(_view(service, body.name))
+
+
+def _check_configs(configs: Mapping[str, Any], *, may_be_null: bool = False) -> None:
+    """Raises Problem."""
+    for name, value in configs.items():
+        if not (isinstance(value, SCALARS) or (may_be_null and value is None)):
+            raise wrong_value(f"configs.{name}", "expected a text, a number, true or false")
 
 
 def _topic(service: ControlService, call: ControlCall) -> TopicDocument:
@@ -61,12 +63,15 @@ def _topic(service: ControlService, call: ControlCall) -> TopicDocument:
 async def _change_topic(service: ControlService, call: ControlCall) -> TopicDocument:
     body: TopicChange = call.body
     view = _view(service, call.path["topic"])
-    befores = _by_partition(view, "delete_records_before", body.delete_records_before or {})
+    _check_configs(body.configs or {}, may_be_null=True)
+    befores = by_partition(view, "delete_records_before", body.delete_records_before or {})
     if body.partitions is not None:
         check_range("partitions", body.partitions, 1, PARTITIONS_MAX)
         await service.bed.writer.add_partitions(view.name, body.partitions)
     for partition, before in befores.items():
         await service.bed.writer.delete_records(view.name, partition, before)
+    if body.configs:
+        await service.bed.writer.alter_topic(view.name, body.configs)
     return TopicDocument.of(_view(service, view.name))
 
 
@@ -142,30 +147,16 @@ def _record(given: NewRecord) -> Record:
     return Record(timestamp=timestamp, key=given.key, value=given.value, headers=headers)
 
 
-def _groups(service: ControlService, _call: ControlCall) -> GroupList:
-    views = [service.bed.reader.group(each) for each in filter(service.scope.covers, service.bed.reader.group_ids())]
-    return GroupList([GroupSummary(each.group_id, each.state, each.generation, len(each.members)) for each in views])
+async def _roll(service: ControlService, call: ControlCall) -> LogChanges:
+    return LogChanges(await service.bed.log_jobs.roll(_view(service, call.path["topic"]).name))
 
 
-def _group(service: ControlService, call: ControlCall) -> GroupDocument:
-    return GroupDocument.of(_group_view(service, call), service.bed.reader)
+async def _apply_retention(service: ControlService, call: ControlCall) -> LogChanges:
+    return LogChanges(await service.bed.log_jobs.apply_retention(_view(service, call.path["topic"]).name))
 
 
-def _history(service: ControlService, call: ControlCall) -> RebalanceList:
-    group_id = call.path["group"]
-    rebalances = service.bed.histories.of(group_id)
-    if not rebalances:
-        _group_view(service, call)
-    return RebalanceList(rebalances)
-
-
-def _group_view(service: ControlService, call: ControlCall) -> GroupView:
-    """Raises Problem."""
-    group_id, reader = call.path["group"], service.bed.reader
-    view = reader.group(group_id)
-    if not view.exists:
-        raise missing("group", f"there is no group {group_id!r}; {near_names('group', group_id, reader.group_ids())}")
-    return view
+async def _compact(service: ControlService, call: ControlCall) -> LogChanges:
+    return LogChanges(await service.bed.log_jobs.compact(_view(service, call.path["topic"]).name))
 
 
 def _view(service: ControlService, name: str) -> TopicView:
@@ -177,7 +168,7 @@ def _view(service: ControlService, name: str) -> TopicView:
     return view
 
 
-def _by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict[int, int]:
+def by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict[int, int]:
     """Raises Problem."""
     known = {str(each.partition): each.partition for each in view.partitions}
     for name in given:
@@ -198,16 +189,14 @@ LOG_ROWS: Final = (
     Row("GET", "/v1/topics", "The names of topics.", _topics, answer=TopicNames),
     Row("POST", "/v1/topics", "Make a topic.", _create_topic, NewTopicBody, TopicDocument, status=201, changes=True),
     Row("GET", "/v1/topics/{topic}", "A topic.", _topic, answer=TopicDocument),
-    Row("PATCH", "/v1/topics/{topic}", "Add partitions, delete records.", _change_topic, TopicChange, TopicDocument,
-        changes=True),
+    Row("PATCH", "/v1/topics/{topic}", "Add partitions, delete records, set configs.", _change_topic, TopicChange,
+        TopicDocument, changes=True),
     Row("DELETE", "/v1/topics/{topic}", "Delete a topic.", _delete_topic, answer=TopicNames, changes=True),
     Row("GET", "/v1/topics/{topic}/records", "What consumers would read.", _records, answer=Records, query=_QUERY),
     Row("POST", "/v1/topics/{topic}/records", "Produce.", _produce, NewRecords, RecordsWritten, changes=True),
-    Row("GET", "/v1/groups", "All groups.", _groups, answer=GroupList),
-    Row("GET", "/v1/groups/{group}", "A group.", _group, answer=GroupDocument),
-    Row("GET", "/v1/groups/{group}/history", "Its rebalances.", _history, answer=RebalanceList),
-    Row("POST", "/v1/groups/{group}/evict", "Remove a member from a group."),
-    Row("POST", "/v1/groups/{group}/rebalance", "Have a group rebalance."),
-    Row("POST", "/v1/groups/{group}/offsets", "Commit offsets of a group."),
+    Row("POST", "/v1/topics/{topic}/roll", "Begin new segments.", _roll, EmptyBody, LogChanges, changes=True),
+    Row("POST", "/v1/topics/{topic}/retention", "Apply retention now.", _apply_retention, EmptyBody, LogChanges,
+        changes=True),
+    Row("POST", "/v1/topics/{topic}/compact", "Compact now.", _compact, EmptyBody, LogChanges, changes=True),
 )
 # fmt: on

@@ -19,6 +19,8 @@ class TopicChange:
     """How many it has then."""
     delete_records_before: Mapping[str, int] | None = None
     """By partition, the offset that it begins at then."""
+    configs: Mapping[str, Any] | None = None
+    """Those to set; null goes back to the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,20 @@ class NewRecords:
     """Of all of them; without it their keys choose."""
     acks: Literal["all", "1", "0"] = "all"
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictBody:
+    member: str
+    """Its member id, its instance id, or its client id where no other has that."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsBody:
+    topic: str
+    offsets: Mapping[str, int]
+    """By partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +93,7 @@ class WaitBody:
     node: int | None = None
     fault: str | None = None
     hits: int | None = None
+    ms: int | None = None
     within_ms: int | None = None
 
 

@@ -11,6 +11,7 @@ from ottla.testing.control.disk_routes import DISK_ROWS
 from ottla.testing.control.documents import About
 from ottla.testing.control.event_log import EventLog
 from ottla.testing.control.fault_routes import FAULT_ROWS
+from ottla.testing.control.group_routes import GROUP_ROWS
 from ottla.testing.control.link_routes import LINK_ROWS
 from ottla.testing.control.log_routes import LOG_ROWS
 from ottla.testing.control.openapi import openapi_document
@@ -57,6 +58,7 @@ ROWS: Final = (
     *SNAPSHOT_ROWS,
     *CLOCK_ROWS,
     *LOG_ROWS,
+    *GROUP_ROWS,
     *FAULT_ROWS,
     *WAIT_ROWS,
     *WIRE_ROWS,

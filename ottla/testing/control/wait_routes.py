@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ottla.testing import conditions
 from ottla.testing.control.documents import FaultDocument, GroupDocument, TopicDocument, WaitMet
 from ottla.testing.control.json_values import json_name
-from ottla.testing.control.problems import Problem, wrong_value
+from ottla.testing.control.problems import wrong_value
 from ottla.testing.control.questions import WaitBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
@@ -28,6 +28,9 @@ class FaultHits:
     def explain(self) -> Explanation:
         missing = [] if self.is_met() else [f"{self._hits - self._fault.hits} of {self._hits} hits"]
         return Explanation(self._fault.explain(), missing)
+
+
+QUIET_MS: Final = 50
 
 
 class WaitKind(NamedTuple):
@@ -77,6 +80,11 @@ def _hits(service: ControlService, body: WaitBody) -> Condition:
     return FaultHits(service.fault(_text(body.fault)), 1 if body.hits is None else body.hits)
 
 
+def _idle(service: ControlService, body: WaitBody) -> Condition:
+    bed = service.bed
+    return conditions.ClientsIdle(bed.sources, QUIET_MS if body.ms is None else body.ms, bed.waits.look)
+
+
 KINDS: Final[Mapping[str, WaitKind]] = {
     "group-stable": WaitKind(_stable, ("group",), ("members", "assigned")),
     "group-empty": WaitKind(_empty, ("group",)),
@@ -88,8 +96,8 @@ KINDS: Final[Mapping[str, WaitKind]] = {
     "topic-in-sync": WaitKind(_in_sync, ("topic",)),
     "partition-leader": WaitKind(_leader, ("topic", "partition"), ("node",)),
     "fault-hits": WaitKind(_hits, ("fault",), ("hits",)),
+    "idle": WaitKind(_idle, (), ("ms",)),
 }
-NOT_SERVED: Final = ("idle",)
 ALWAYS: Final = ("for", "within_ms")
 
 
@@ -112,8 +120,6 @@ def _checked(body: WaitBody) -> WaitKind:
     """Raises Problem."""
     kind = KINDS.get(body.for_)
     if kind is None:
-        if body.for_ in NOT_SERVED:
-            raise Problem(501, "not-served", f"waits for {body.for_} are not served")
         raise wrong_value("for", f"there is no wait for {body.for_[:60]!r}{nearest(body.for_[:60], KINDS)}")
     given = _given(body)
     for name in kind.required:
@@ -122,7 +128,7 @@ def _checked(body: WaitBody) -> WaitKind:
     for name in given:
         if name not in (*kind.required, *kind.optional, *ALWAYS):
             raise wrong_value(name, f"{body.for_} takes {', '.join((*kind.required, *kind.optional))}")
-    for name in ("members", "generation", "lag", "count", "hits"):
+    for name in ("members", "generation", "lag", "count", "hits", "ms"):
         value = getattr(body, name)
         if value is not None and value < 0:
             raise wrong_value(name, f"{value}, expected 0 or more")

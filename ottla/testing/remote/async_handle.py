@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
 from ottla.testing.audit.findings import AuditFinding
@@ -24,11 +25,12 @@ from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBrokerAsync, KafkaBrokers, KafkaPartitionAsync
 from ottla.testing.surroundings.links import Links
-from ottla.testing.views import ConnectionView, StoredRecord, TopicView
+from ottla.testing.views import ConnectionView, LogChange, ProducerView, StoredRecord, TopicView, TransactionView
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from ottla.testing.fact_stream import FactStream
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
@@ -114,6 +116,18 @@ class RemoteKafkaAsync(KafkaAsync):
     async def delete_records(self, name: str, partition: int, *, before: int) -> None:
         await asyncio.to_thread(self._kafka.topic(name).delete_records, partition, before=before)
 
+    async def alter_topic(self, name: str, configs: Mapping[str, object]) -> None:
+        await asyncio.to_thread(self._kafka.topic(name).alter, configs)
+
+    async def roll(self, topic: str) -> list[LogChange]:
+        return await asyncio.to_thread(self._kafka.topic(topic).roll)
+
+    async def apply_retention(self, topic: str) -> list[LogChange]:
+        return await asyncio.to_thread(self._kafka.topic(topic).apply_retention)
+
+    async def compact(self, topic: str) -> list[LogChange]:
+        return await asyncio.to_thread(self._kafka.topic(topic).compact)
+
     async def produce(
         self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
@@ -154,6 +168,18 @@ class RemoteKafkaAsync(KafkaAsync):
         self, topic: str, partition: int, *, node: int | None = None, within: float | None = None
     ) -> None:
         await asyncio.to_thread(self._kafka.wait_until_leader, topic, partition, node=node, within=within)
+
+    async def wait_until_idle(self, *, ms: float = 50, within: float | None = None) -> None:
+        await asyncio.to_thread(self._kafka.wait_until_idle, ms=ms, within=within)
+
+    async def events(self, *kinds: type[Fact], within: float | None = None) -> "FactStream":
+        return self._kafka.events(*kinds, within=within)
+
+    async def producers(self) -> list[ProducerView]:
+        return self._kafka.producers
+
+    async def transactions(self) -> list[TransactionView]:
+        return self._kafka.transactions
 
     async def reset(self) -> ResetReport:
         return await asyncio.to_thread(self._kafka.reset)

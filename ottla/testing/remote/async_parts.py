@@ -13,7 +13,7 @@ from ottla.testing.clock.handles import BrokerClock, BrokerClockAsync
 from ottla.testing.clock.sessions import SPARE, Sessions
 from ottla.testing.clock.timeline import Delta
 from ottla.testing.clock.walk import Fired
-from ottla.testing.handle import KafkaGroup
+from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.surroundings.handles import (
     KafkaBroker,
     KafkaBrokerAsync,
@@ -21,7 +21,7 @@ from ottla.testing.surroundings.handles import (
     KafkaPartition,
     KafkaPartitionAsync,
 )
-from ottla.testing.views import GroupRebalance, GroupView, PartitionView
+from ottla.testing.views import GroupRebalance, GroupView, PartitionView, SegmentView
 
 if TYPE_CHECKING:
     from ottla.testing.faults.faults import Fault
@@ -46,6 +46,18 @@ class RemoteGroupAsync(KafkaGroupAsync):
 
     async def move_to(self, node_id: int) -> None:
         self._group.move_to(node_id)
+
+    async def delete(self) -> None:
+        await asyncio.to_thread(self._group.delete)
+
+    async def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
+        await asyncio.to_thread(self._group.set_offsets, topic, offsets)
+
+    async def evict(self, member: str, reason: str = "") -> str:
+        return await asyncio.to_thread(self._group.evict, member, reason)
+
+    async def rebalance(self) -> None:
+        await asyncio.to_thread(self._group.rebalance)
 
     async def wait_until_stable(
         self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None
@@ -116,6 +128,9 @@ class RemotePartitionAsync(KafkaPartitionAsync):
     async def describe(self) -> PartitionView:
         return await asyncio.to_thread(self._partition.describe)
 
+    async def segments(self) -> tuple[SegmentView, ...]:
+        return self._partition.segments
+
     async def move_leader(self, *, to: int) -> None:
         await asyncio.to_thread(self._partition.move_leader, to=to)
 
@@ -156,6 +171,9 @@ class RemoteClockAsync(BrokerClockAsync):
 
     async def skew(self, node: int, delta: Delta) -> None:
         self._clock.skew(node, delta)
+
+    async def drift(self, node: int, rate: float) -> None:
+        self._clock.drift(node, rate)
 
     async def pending(self) -> list[Pending]:
         return await asyncio.to_thread(self._clock.pending)

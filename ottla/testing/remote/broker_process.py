@@ -9,52 +9,40 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
-
-import pytest
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.runtime import StartError
-from ottla.testing import isolation
 from ottla.testing.control.access import new_token
-from ottla.testing.control.client import part
-from ottla.testing.control.documents import ConnectionList, Emptied, RestoreDocument, SnapshotNames
 from ottla.testing.control.listener import opened_for_fixtures
-from ottla.testing.coverage import SECTIONS, Coverage
+from ottla.testing.coverage import Coverage
 from ottla.testing.fixture_options import FixtureOptions
-from ottla.testing.fixture_runs import AuditedTest
-from ottla.testing.handle import Kafka
 from ottla.testing.remote.asking import RemoteControl
-from ottla.testing.remote.fixture_run import RemoteRun, running_remotely
-from ottla.testing.remote.handle import RemoteKafka
+from ottla.testing.remote.world import RemoteWorld
 from ottla.testing.testbed import EMPTY, Testbed
-from ottla.testing.worker import NotRunningError
-from ottla.testing.worlds import describe_leak
 
 STOPS_WITHIN_S: Final = 10
 """After that it is killed: a test may have broken what a stop waits for."""
 
 
-class BrokerProcess:
+class BrokerProcess(RemoteWorld):
     """It runs from the moment it is made until `stop`."""
 
     def __init__(self, options: FixtureOptions, coverage: Coverage | None) -> None:
         """`coverage` gets what is counted, at the end. Raises ConfigError, StartError."""
-        self._coverage = coverage
         # A signal to the session is not one to its brokers: they end after its tests.
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
-            self.control = self._started(options)
+            control = self._started(options)
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
-        self.contents: str | None = EMPTY
+        super().__init__(control, coverage, EMPTY)
 
     def _started(self, options: FixtureOptions) -> RemoteControl:
         assert self._process.stdin is not None, "it was asked for"
@@ -83,25 +71,6 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def kafka(self) -> Kafka:
-        return RemoteKafka(self.control)
-
-    @contextmanager
-    def running(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> Generator[RemoteRun]:
-        """From the state that the isolation gives a test to the verdict."""
-        isolation.begin(self, options)
-        run = RemoteRun(self.control, node, options, audited, lambda: isolation.end(self, options))
-        with running_remotely(run, node, options):
-            yield run
-
-    def hand_over_coverage(self) -> None:
-        """What has been counted by now, once. Of a process that has ended it is lost."""
-        coverage, self._coverage = self._coverage, None
-        if coverage is not None:
-            with suppress(NotRunningError):
-                counted = self.control.ask("GET", "/v1/coverage")
-                coverage.merge({section: counted[section] for section in SECTIONS})
-
     def stop(self) -> None:
         self.hand_over_coverage()
         for stream in (self._process.stdin, self._process.stdout):
@@ -112,36 +81,6 @@ class BrokerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    # As `isolation.World`.
-
-    def reset(self) -> list[str]:
-        done: Emptied = self.control.read(Emptied, "POST", "/v1/reset", {})
-        self.contents = EMPTY
-        return list(done.leaks)
-
-    def load(self, seed: str | Path | Mapping[str, Any]) -> None:
-        self.kafka().load(seed)
-
-    def snapshot_names(self) -> Collection[str]:
-        found: SnapshotNames = self.control.read(SnapshotNames, "GET", "/v1/snapshots")
-        return found.snapshots
-
-    def take_snapshot(self, name: str) -> None:
-        self.kafka().snapshot(name)
-
-    def restore(self, name: str) -> list[str]:
-        path = f"/v1/snapshots/{part(name)}/restore"
-        done: RestoreDocument = self.control.read(RestoreDocument, "POST", path, {})
-        self.contents = name
-        return list(done.leaks)
-
-    def drop_snapshot(self, name: str) -> None:
-        self.control.ask("DELETE", f"/v1/snapshots/{part(name)}")
-
-    def open_connections(self) -> list[str]:
-        found: ConnectionList = self.control.read(ConnectionList, "GET", "/v1/connections")
-        return list(map(describe_leak, found.connections))
 
 
 # The process.

@@ -8,7 +8,7 @@ from ottla.testing.control.documents import TopicDocument
 from ottla.testing.faults.faults import Fault
 from ottla.testing.remote.asking import RemoteControl
 from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
-from ottla.testing.views import PartitionView
+from ottla.testing.views import PartitionView, SegmentView
 from ottla.testing.worker import NotRunningError
 
 
@@ -73,6 +73,10 @@ class RemotePartition(KafkaPartition):
         if not 0 <= self.index < len(found.partitions):
             raise UnknownTopicOrPartition(f"there is no partition {self.topic}-{self.index}")
         return found.partitions[self.index]
+
+    @property
+    def segments(self) -> tuple[SegmentView, ...]:
+        raise self._control.not_served("segments")
 
     def move_leader(self, *, to: int) -> None:
         self._control.ask("POST", f"/v1/partitions/{part(self.topic)}/{self.index}/leader", {"to": to})

@@ -60,6 +60,10 @@ class RemoteClock(BrokerClock):
         del node, delta
         raise self._control.not_served("skew")
 
+    def drift(self, node: int, rate: float) -> None:
+        del node, rate
+        raise self._control.not_served("drift")
+
     def pending(self) -> list[Pending]:
         return [
             Pending(each.node, TimerKind(each.kind), each.what, datetime.fromisoformat(each.at), each.in_ms)

@@ -6,8 +6,8 @@ from typing import Final
 from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.control.client import part
-from ottla.testing.control.documents import GroupDocument, GroupList, RebalanceList, TopicDocument
-from ottla.testing.handle import KafkaGroup
+from ottla.testing.control.documents import Evicted, GroupDocument, GroupList, RebalanceList, TopicDocument
+from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.reading import lag_of, no_group
 from ottla.testing.remote.asking import RemoteControl, RemoteRefusal
 from ottla.testing.views import GroupRebalance, GroupView, TopicView
@@ -62,6 +62,21 @@ class RemoteGroup(KafkaGroup):
     def move_to(self, node_id: int) -> None:
         del node_id
         raise self._control.not_served("moving a group")
+
+    def delete(self) -> None:
+        self._control.ask("DELETE", self._path)
+
+    def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
+        given = {str(index): offset for index, offset in offsets.items()}
+        self._control.ask("POST", f"{self._path}/offsets", {"topic": topic, "offsets": given})
+
+    def evict(self, member: str, reason: str = "") -> str:
+        body = {"member": member, "reason": reason}
+        done: Evicted = self._control.read(Evicted, "POST", f"{self._path}/evict", body)
+        return done.member_id
+
+    def rebalance(self) -> None:
+        self._control.ask("POST", f"{self._path}/rebalance", {})
 
     def wait_until_stable(
         self, *, members: int | None = None, assigned: Mapping[str, int] | None = None, within: float | None = None

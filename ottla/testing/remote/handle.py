@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from ottla.coordinator.facts import Fact
 from ottla.protocol.records.record import Record
 from ottla.storage.checkpoints import uuid_from_text
 from ottla.testing.audit.findings import AuditFinding
@@ -20,6 +21,7 @@ from ottla.testing.control.documents import (
     AuditDocument,
     ConnectionList,
     Emptied,
+    LogChanges,
     Records,
     RecordsWritten,
     RestoreDocument,
@@ -28,7 +30,7 @@ from ottla.testing.control.documents import (
     TopicDocument,
     TopicNames,
 )
-from ottla.testing.handle import RECORDS_MAX, Kafka, KafkaTopic
+from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.reading import TooManyRecordsError
 from ottla.testing.remote.asking import RemoteControl
 from ottla.testing.remote.brokers import RemoteBrokers, RemotePartition
@@ -38,13 +40,15 @@ from ottla.testing.seeds.seed_loader import SeedReport
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.links import Links
-from ottla.testing.views import ConnectionView, StoredRecord, TopicView
+from ottla.testing.topic_handle import KafkaTopic
+from ottla.testing.views import ConnectionView, LogChange, ProducerView, StoredRecord, TopicView, TransactionView
 from ottla.testing.waits import DeadlineExceeded, deadline_factor
 from ottla.testing.worker import NotRunningError
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions, record_of
 
 if TYPE_CHECKING:
+    from ottla.testing.fact_stream import FactStream
     from ottla.testing.remote.faults import RemoteFaults
     from ottla.testing.wire_capture.recording import KafkaWire
 
@@ -135,7 +139,7 @@ class RemoteKafka(Kafka):
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> "RemoteTopic":
-        texts = {key: value if isinstance(value, bool) else str(value) for key, value in (configs or {}).items()}
+        texts = {key: _scalar(value) for key, value in (configs or {}).items()}
         body = {"name": name, "partitions": partitions, "replication_factor": replication_factor, "configs": texts}
         self._control.ask("POST", "/v1/topics", body)
         return RemoteTopic(self._control, name)
@@ -204,6 +208,14 @@ class RemoteKafka(Kafka):
     def group(self, group_id: str) -> RemoteGroup:
         return RemoteGroup(self._control, group_id)
 
+    @property
+    def producers(self) -> list[ProducerView]:
+        raise self._control.not_served("producers")
+
+    @property
+    def transactions(self) -> list[TransactionView]:
+        raise self._control.not_served("transactions")
+
     # Waits.
 
     def wait(self, predicate: Callable[[Kafka], object], *, describe: str, within: float | None = None) -> None:
@@ -228,6 +240,13 @@ class RemoteKafka(Kafka):
         self, topic: str, partition: int, *, node: int | None = None, within: float | None = None
     ) -> None:
         self._control.wait("partition-leader", within, topic=topic, partition=partition, node=node)
+
+    def wait_until_idle(self, *, ms: float = 50, within: float | None = None) -> None:
+        self._control.wait("idle", within, ms=round(ms))
+
+    def events(self, *kinds: type[Fact], within: float | None = None) -> "FactStream":
+        del kinds, within
+        raise self._control.not_served("events")
 
     # Isolation.
 
@@ -286,6 +305,23 @@ class RemoteTopic(KafkaTopic):
     def delete_records(self, partition: int, *, before: int) -> None:
         self._control.ask("PATCH", self._path, {"delete_records_before": {str(partition): before}})
 
+    def alter(self, configs: Mapping[str, object]) -> None:
+        texts = {key: _scalar(value) for key, value in configs.items()}
+        self._control.ask("PATCH", self._path, {"configs": texts})
+
+    def roll(self) -> list[LogChange]:
+        return self._changed_by("roll")
+
+    def apply_retention(self) -> list[LogChange]:
+        return self._changed_by("retention")
+
+    def compact(self) -> list[LogChange]:
+        return self._changed_by("compact")
+
+    def _changed_by(self, job: str) -> list[LogChange]:
+        done: LogChanges = self._control.read(LogChanges, "POST", f"{self._path}/{job}", {})
+        return list(done.partitions)
+
 
 def _document(record: Record) -> dict[str, Any]:
     """In base64, which is never more than a third longer."""
@@ -295,6 +331,11 @@ def _document(record: Record) -> dict[str, Any]:
         "headers": [{"name": name, "value": _base64(value)} for name, value in record.headers],
         "timestamp": None if record.timestamp < 0 else record.timestamp,
     }
+
+
+def _scalar(value: object) -> object:
+    """As JSON has it."""
+    return value if value is None or isinstance(value, bool) else str(value)
 
 
 def _base64(value: bytes | None) -> dict[str, str] | None:

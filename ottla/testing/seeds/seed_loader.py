@@ -16,6 +16,7 @@ from ottla.security.acl import CLUSTER_NAME, AclBinding, AclOperation, PatternTy
 from ottla.security.quotas import ENTITY_TYPES, QUOTA_KEYS
 from ottla.security.scram_credential import ITERATIONS_MIN, ScramHash, salted_password
 from ottla.testing.faults.rule_values import RuleError, nearest
+from ottla.testing.group_commands import GroupCommands
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.reading import BrokerReader
 from ottla.testing.seeds.seed_files import checked, read_seed
@@ -41,10 +42,13 @@ class SeedReport:
 class SeedLoader:
     """Everything here runs on the loop of the brokers."""
 
-    def __init__(self, hosted: HostedBrokers, reader: BrokerReader, writer: BrokerWriter) -> None:
+    def __init__(
+        self, hosted: HostedBrokers, reader: BrokerReader, writer: BrokerWriter, commands: GroupCommands
+    ) -> None:
         self._hosted = hosted
         self._reader = reader
         self._writer = writer
+        self._commands = commands
 
     async def load(self, seed: str | Path | Mapping[str, Any], *, with_files: bool = True) -> SeedReport:
         """A file or what it would say; files that a mapping names are those of the working directory, or refused. What
@@ -100,7 +104,7 @@ class SeedLoader:
             for topic, partitions in given.items()
             for index, offset in partitions.items()
         ]
-        await self._writer.commit_offsets(group_id, offsets)
+        await self._commands.commit(group_id, offsets)
 
     def _offset(self, topic: str, index: int, given: int | str) -> int:
         view = self._reader.topic(topic)

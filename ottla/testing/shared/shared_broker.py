@@ -61,6 +61,9 @@ class WorkerScope(ControlScope):
             raise Problem(403, KIND, f"{CONCERN_ALL[feature]}: {OWN_BROKER}")
         if feature == "topics":
             self._check_topic(given.get("topic") or body.name)
+        if feature == "groups" and not self.covers(given["group"]):
+            why = f"the group {given['group'][:200]!r} may be another worker's (--ottla-shared)"
+            raise Problem(403, KIND, f"{why}: kafka_group() gives names that begin with {self.prefix!r}")
 
     def _check_topic(self, name: str) -> None:
         if not self.covers(name):

@@ -9,7 +9,6 @@ Compaction makes new files, and a deletion removes a name; they leave the kept f
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -94,7 +93,9 @@ def _copy_bytes(source: int, target: int, size: int) -> None:
         with open(source, "rb", closefd=False) as read, open(target, "wb", closefd=False) as written:
             read.seek(0)
             written.seek(0)
-            shutil.copyfileobj(read, written)
+            from shutil import copyfileobj
+
+            copyfileobj(read, written)
 
 
 def _key(found: os.stat_result) -> _FileKey:

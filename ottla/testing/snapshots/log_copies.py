@@ -43,6 +43,8 @@ from ottla.testing.snapshots.kept_files import KeptFiles, copy_file
 
 @dataclass(slots=True)
 class LogCopy:
+    """The files of a log as they were at a snapshot."""
+
     directory: Path
     node_id: int
     """Of the broker whose log it is."""

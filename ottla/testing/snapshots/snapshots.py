@@ -12,7 +12,6 @@ new topic ids and leader epochs above all earlier ones; identities are not used 
 claims and floors there are is not taken back.
 """
 
-import shutil
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -76,6 +75,8 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
+    """What there was at one moment."""
+
     directory: Path
     topics: dict[str, TopicInfo]
     settings: dict[str, bytes]
@@ -132,7 +133,9 @@ class Snapshots:
         try:
             copies = self._copy_logs(directory)
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            from shutil import rmtree
+
+            rmtree(directory, ignore_errors=True)
             raise
         topics, producer_ids = dict(self._sources.reader.image.topics), _producers(all_parts, copies)
         world = self._world.floor.rises
@@ -149,7 +152,9 @@ class Snapshots:
         if dropped is not None:
             for each in dropped.copies.values():
                 self._files.forget(each.kept_paths())
-            shutil.rmtree(dropped.directory)
+            from shutil import rmtree
+
+            rmtree(dropped.directory)
 
     def log_damaged(self, log: Log) -> None:
         """Its files were changed behind its back: snapshots do not take it for what they have."""

@@ -16,8 +16,6 @@ from ottla.testing.clock.timeline import BrokerTimeline
 from ottla.testing.surroundings.disk_files import DiskFileSystem, DiskState
 from ottla.testing.surroundings.link_network import LinkMap, LinkNetwork
 from ottla.testing.surroundings.link_store import LinkStore
-from ottla.testing.surroundings.unsynced import HELD_BYTES_MAX, UnsyncedJournal
-from ottla.testing.surroundings.unsynced_files import JOURNALED, JournaledFileSystem
 from ottla.testing.surroundings.ways import STORE, Ways
 
 STEPS_KEPT: Final = 1000
@@ -50,11 +48,19 @@ class AllSurroundings:
         if node_id not in self.disks:
             self.disks[node_id] = self._new_disk(node_id, directory)
         disk = self.disks[node_id]
-        return DiskFileSystem(disk) if disk.journal is None else JournaledFileSystem(disk)
+        if disk.journal is None:
+            return DiskFileSystem(disk)
+        from ottla.testing.surroundings.unsynced_files import JournaledFileSystem
+
+        return JournaledFileSystem(disk)
 
     def _new_disk(self, node_id: int, directory: Path) -> DiskState:
         if not self._keeps_unsynced:
             return DiskState(directory, self._before_change)
+        # Imported here, as above: few tests lose what was not synced.
+        from ottla.testing.surroundings.unsynced import HELD_BYTES_MAX, UnsyncedJournal
+        from ottla.testing.surroundings.unsynced_files import JOURNALED
+
         why = f"more than {HELD_BYTES_MAX >> 20} MiB was removed or cut off and not synced"
         full = f"disk {node_id}: {why}: lose_unsynced() is refused until the next reset"
         journal = UnsyncedJournal(directory, lambda: self._steps.note(full))

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ottla.storage.files import Buffer, OsFile, OsFileSystem, open_descriptor
-from ottla.testing.surroundings.unsynced import DiskLoss, UnsyncedJournal
+
+if TYPE_CHECKING:
+    from ottla.testing.surroundings.unsynced import DiskLoss, UnsyncedJournal
 
 OPERATIONS: Final = ("fsync", "write", "read")
 
@@ -43,7 +45,7 @@ class DiskState:
         before_change: Callable[[int], None],
         *,
         kinds: "tuple[type[DiskFile], type[DiskFile]] | None" = None,
-        journal: UnsyncedJournal | None = None,
+        journal: "UnsyncedJournal | None" = None,
     ) -> None:
         """`before_change` is called with the descriptor of a file that is about to be written or truncated. `kinds` are
         those of files while the disk is sound and while it is not, where they keep a `journal`."""
@@ -84,7 +86,7 @@ class DiskState:
         """Of the machine, which starts again after a power cut; None: as the kernel says."""
         return f"after power cut {self._power_cuts}" if self._power_cuts else None
 
-    def lose(self) -> DiskLoss:
+    def lose(self) -> "DiskLoss":
         """A power cut, whose broker does not run any more. Raises OSError."""
         assert self.journal is not None, "it is known what is not synced"
         self.loses_at_kill = False

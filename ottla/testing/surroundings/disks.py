@@ -22,7 +22,6 @@ from ottla.testing.surroundings.disk_files import (
     flip_bit,
 )
 from ottla.testing.surroundings.links import Caller
-from ottla.testing.surroundings.unsynced import HELD_BYTES_MAX
 from ottla.testing.worker import NotRunningError
 
 
@@ -172,6 +171,8 @@ class BrokerDisk:
                 "broker_fixture(..., unsynced=True); tear_tail(bytes) takes the end of logs away"
             )
         if journal.is_full:
+            from ottla.testing.surroundings.unsynced import HELD_BYTES_MAX
+
             raise DiskError(
                 f"what was never synced is not known any more: more than {HELD_BYTES_MAX >> 20} MiB was removed or cut "
                 "off since it was synced; a reset begins again"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from ottla.testing.views import PartitionView
+from ottla.testing.views import PartitionView, SegmentView
 from ottla.testing.worker import NotRunningError
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class KafkaPartition:
     def isr(self) -> tuple[int, ...]:
         return tuple(self.describe().isr)
 
+    @property
+    def segments(self) -> tuple[SegmentView, ...]:
+        """Of its log at the leader, the oldest first. Raises UnknownTopicOrPartition."""
+        return self._bed.call(self._bed.log_jobs.segments, self.topic, self.index)
+
     def move_leader(self, *, to: int) -> None:
         """By an election where it is the preferred replica, else by a reassignment before it. Returns when it leads.
         Raises the KafkaError of either."""
@@ -158,6 +163,9 @@ class KafkaPartitionAsync:
 
     async def describe(self) -> PartitionView:
         return await self._bed.loop.wait_for_call(self._bed.reader.partition, self.topic, self.index)
+
+    async def segments(self) -> tuple[SegmentView, ...]:
+        return await self._bed.loop.wait_for_call(self._bed.log_jobs.segments, self.topic, self.index)
 
     async def move_leader(self, *, to: int) -> None:
         await self._bed.loop.wait(self._bed.control.move_leader(self.topic, self.index, to))

@@ -30,6 +30,8 @@ _FileKey = tuple[int, int]
 
 @dataclass(slots=True)
 class _Content:
+    """What a file has had at its last sync."""
+
     intact_bytes: int
     """So many at the begin of the file are as they were synced."""
     cut: bytes = b""
@@ -38,6 +40,8 @@ class _Content:
 
 @dataclass(slots=True, eq=False)
 class _Directory:
+    """One of those whose names may be unsynced; another one may have its path later."""
+
     path: Path
 
 

@@ -127,6 +127,31 @@ def test_wall_clock_of_one_broker_is_skewed(bed: Testbed, handle: Kafka) -> None
         handle.clock.skew(7, 1)
 
 
+def test_wall_clock_of_one_broker_drifts(bed: Testbed, handle: Kafka) -> None:
+    handle.clock.freeze()
+    (parts,) = bed.hosted.parts().values()
+
+    def ahead_ms() -> int:
+        return parts.runtime.broker_clock.wall_ms() - round(handle.clock.now().timestamp() * 1000)
+
+    handle.clock.drift(0, 1.01)
+    handle.clock.advance("100s")
+    assert ahead_ms() == pytest.approx(1000, abs=2)
+    handle.clock.skew(0, "-5s")
+    handle.clock.advance("100s")
+    assert ahead_ms() == pytest.approx(-4000, abs=2)
+    handle.snapshot("drifting")
+    handle.clock.drift(0, 1)
+    handle.clock.advance("100s")
+    assert ahead_ms() == pytest.approx(-4000, abs=2)
+    handle.restore("drifting")
+    handle.clock.advance("100s")
+    assert ahead_ms() == pytest.approx(-3000, abs=2)
+
+    handle.reset()
+    assert abs(ahead_ms()) < 1000
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -134,6 +159,8 @@ def test_wall_clock_of_one_broker_is_skewed(bed: Testbed, handle: Kafka) -> None
         (lambda clock: clock.advance("8 weeks"), "expected seconds"),
         (lambda clock: clock.advance(1, sessions="spared"), "expected spare, expire"),
         (lambda clock: clock.set_rate(0), "expected more than 0"),
+        (lambda clock: clock.drift(0, 0), "expected more than 0"),
+        (lambda clock: clock.drift(7, 2), "no broker 7 that runs"),
         (lambda clock: clock.set_rate(21, sessions="expire"), "at most 20"),
         (lambda clock: clock.run_next("nap"), "'nap' is not a valid TimerKind"),
     ],

@@ -18,7 +18,8 @@ from kafka import KafkaConsumer
 
 from ottla.coordinator.facts import Cause, MemberRemoved
 from ottla.testing import DeadlineExceeded
-from ottla.testing.handle import Kafka, KafkaGroup
+from ottla.testing.group_handle import KafkaGroup
+from ottla.testing.handle import Kafka
 from tests.kit.members import KAFKA_PYTHON_POLL_MS, consumer, send
 
 SESSION_MS = 6_000
