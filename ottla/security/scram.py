@@ -51,6 +51,9 @@ _CLIENT_FINAL = re.compile(
 )
 _SERVER_FIRST = re.compile(r"r=(?P<nonce>[!-+\--~]+),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{1,9})(?:,.*)?")
 
+# Until the first message has come.
+_NOBODYS = ScramCredential(b"", b"", b"", 0)
+
 
 class ScramMechanism:
     def __init__(
@@ -65,6 +68,7 @@ class ScramMechanism:
         self._first: _ClientFirst | None = None
         self._server_first = ""
         self._credential: ScramCredential | None = None
+        self._shown = _NOBODYS
         self._is_over = False
 
     def respond(self, token: bytes, now_wall_ms: int) -> Challenge | Authenticated:  # noqa: ARG002 - no password ends
@@ -91,7 +95,9 @@ class ScramMechanism:
         if credential is not None and credential.iterations < ITERATIONS_MIN:
             raise AuthenticationError(f"the credential has {credential.iterations} iterations", user=user)
         self._credential = credential
-        shown = credential or decoy(self._scram, self._secret, user)
+        # Made for those who exist, too: it takes its time.
+        substitute = decoy(self._scram, self._secret, user)
+        shown = self._shown = credential or substitute
         salt = base64.b64encode(shown.salt).decode()
         self._server_first = f"r={match['nonce']}{self._nonce},s={salt},i={shown.iterations}"
         return Challenge(self._server_first.encode())
@@ -109,15 +115,15 @@ class ScramMechanism:
         proof = _decoded(match["proof"])
         if proof is None or len(proof) != self._scram.size_bytes:
             raise AuthenticationError("the proof is malformed", user=user)
-        credential = self._credential or decoy(self._scram, self._secret, user)
+        shown = self._shown
         message = f"{first.bare},{self._server_first},{match['without_proof']}".encode()
-        client_key = _xor(self._scram.hmac(credential.stored_key, message), proof)
-        is_proved = hmac.compare_digest(self._scram.digest(client_key), credential.stored_key)
+        client_key = _xor(self._scram.hmac(shown.stored_key, message), proof)
+        is_proved = hmac.compare_digest(self._scram.digest(client_key), shown.stored_key)
         if not is_proved or self._credential is None:
             raise AuthenticationError(
                 "there is no such user" if self._credential is None else "wrong password", user=user
             )
-        signature = self._scram.hmac(credential.server_key, message)
+        signature = self._scram.hmac(shown.server_key, message)
         return Authenticated(Principal(USER, user), b"v=" + base64.b64encode(signature))
 
 

@@ -87,6 +87,27 @@ def test_an_unknown_user_looks_like_a_known_one() -> None:
     assert refused.value.for_client is None
 
 
+def test_an_unknown_user_takes_as_many_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC30: what hashes take is nearly all that a login takes, and is the same for every name."""
+    counted: list[str] = []
+    for name in ("hmac", "digest"):
+        whole = getattr(ScramHash, name)
+        monkeypatch.setattr(ScramHash, name, lambda *each, name=name, whole=whole: counted.append(name) or whole(*each))
+    found = {}
+    for user in ("user", "carol"):
+        at, from_ = server(), client(user, "wrong")
+        counted.clear()
+        challenge = at.respond(from_.first(), 0)
+        first, final = [*counted], from_.final(challenge.token)
+        counted.clear()
+        with pytest.raises(AuthenticationError):
+            at.respond(final, 0)
+        found[user] = first, [*counted]
+
+    assert found["user"] == found["carol"]
+    assert found["user"][0].count("hmac") == 3
+
+
 def test_decoys_differ_by_user_mechanism_and_cluster() -> None:
     names = [(scram, secret, user) for scram in ScramHash for secret in (b"1", b"2") for user in ("a", "b")]
     assert len({decoy(*each).salt for each in names}) == len(names)

@@ -45,6 +45,7 @@ NULL_MEANS_ALL_SINCE = 1
 BY_ID_SINCE = 12
 # Members of an enum are looked up by name, which takes a tenth of what a guard does.
 _WRITE, _TOPIC = AclOperation.WRITE, ResourceType.TOPIC
+_WRITE_TOPIC = _WRITE, _TOPIC
 
 
 # Produce.
@@ -76,10 +77,17 @@ def guard_produce(
             request.topic_data = []
             _close_without_response(access, code)
             return None
-    denied = access.denied_names(_WRITE, _TOPIC, names)
-    if not denied:
+    # What is known to be allowed is looked at here, without a call.
+    if access.view.allowed[_WRITE_TOPIC].issuperset(names):
         return None
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied = access.denied_names(_WRITE, _TOPIC, names)
+    return _refusing_some(access, context, request, denied) if denied else None
+
+
+def _refusing_some(
+    access: Access, context: RequestContext, request: ProduceRequest, denied: set[str]
+) -> Callable[[], ProduceResponse] | None:
+    code, topics = ErrorCode.TOPIC_AUTHORIZATION_FAILED, request.topic_data
     refused = [topic for topic in topics if topic.name in denied]
     request.topic_data = [topic for topic in topics if topic.name not in denied]
     if request.acks == NO_ACKS:

@@ -31,6 +31,12 @@ _OWN_OPTIONS = {"username", "password"}
 _OF_OTHERS = 0o077
 
 
+class UsersFile(NamedTuple):
+    path: Path
+    property_name: str
+    """The property that has named it."""
+
+
 class MechanismSettings(NamedTuple):
     reauthentication_ms: int
     """After which a client has to log in again; 0: never."""
@@ -38,6 +44,8 @@ class MechanismSettings(NamedTuple):
     """Of PLAIN, by user. SCRAM's users are in the metadata store."""
     oauth: "OAuthSettings | None" = None
     """Of OAUTHBEARER."""
+    users_file: UsersFile | None = None
+    """Where those passwords come from; None: from the login module."""
 
 
 class SaslSettings(NamedTuple):
@@ -123,9 +131,10 @@ def _mechanism_settings(config: ServerConfig, listener: str, mechanism: str) -> 
     key = "connections.max.reauth.ms"
     of_listener = _number(config, listener, None, key, config.connections_max_reauth_ms)
     options = _jaas_options(config, listener, mechanism)
-    passwords = _passwords(config, listener, options) if mechanism == PLAIN else {}
+    file = _users_file(config, listener) if mechanism == PLAIN else None
+    passwords = _passwords(listener, options, file) if mechanism == PLAIN else {}
     oauth = _oauth(config, listener) if mechanism == OAUTHBEARER else None
-    return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords, oauth)
+    return MechanismSettings(_number(config, listener, mechanism, key, of_listener), passwords, oauth, file)
 
 
 def _oauth(config: ServerConfig, listener: str) -> "OAuthSettings":
@@ -140,14 +149,18 @@ def _number(config: ServerConfig, listener: str, mechanism: str | None, name: st
     return otherwise if own is None else own
 
 
-def _passwords(config: ServerConfig, listener: str, options: Mapping[str, str]) -> dict[str, Secret]:
-    users = {key[len(_USER) :]: Secret(password) for key, password in options.items() if key.startswith(_USER)}
+def _users_file(config: ServerConfig, listener: str) -> UsersFile | None:
     path = cast("str | None", config.listener_value(listener, None, USERS_FILE))
+    return None if path is None else UsersFile(Path(path), _property_name(listener, None, USERS_FILE))
+
+
+def _passwords(listener: str, options: Mapping[str, str], file: UsersFile | None) -> dict[str, Secret]:
+    users = {key[len(_USER) :]: Secret(password) for key, password in options.items() if key.startswith(_USER)}
     file_name, jaas_name = _property_name(listener, None, USERS_FILE), _property_name(listener, PLAIN, JAAS_CONFIG)
-    if path is not None:
+    if file is not None:
         if users:
             raise ConfigError(f"{file_name} and {jaas_name} both have users: give them in one of them")
-        users = read_users(Path(path), file_name)
+        users = read_users(file.path, file_name)
     if not users:
         raise ConfigError(
             f"PLAIN on the listener {listener} has no users: set {file_name}, or user_NAME in {jaas_name}"

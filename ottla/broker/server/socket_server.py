@@ -144,6 +144,8 @@ class Server:
             connection.release(HELD_BY_START)
         if self.tls is not None:
             self.tls.watch_files()
+        for sasl in self.sasl.values():
+            sasl.watch_files()
 
     def close_listeners(self) -> None:
         for listener in self._listeners:
@@ -151,6 +153,8 @@ class Server:
         self._listeners.clear()
         if self.tls is not None:
             self.tls.stop()
+        for sasl in self.sasl.values():
+            sasl.stop()
         if self._sessions_timer is not None:
             self._sessions_timer.cancel()
 
