@@ -34,6 +34,8 @@ SUITES = (
     "transactions",
     "quotas",
     "authorizer",
+    "protocols",
+    "login_times",
     "alternatives",
     "testing",
 )

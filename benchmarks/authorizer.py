@@ -75,11 +75,11 @@ def _cost(server: Server, client: RawClient, frame: bytes, count: int, window: i
 def _create_acls(client: RawClient) -> None:
     """Those of others on names of all kinds, and the client's own."""
     acls = [
-        _acl(f"User:u{number % OTHERS}", ResourceType.TOPIC, f"{TOPIC[: number % 6]}-{number}", number % 3 == 0)
+        acl(f"User:u{number % OTHERS}", ResourceType.TOPIC, f"{TOPIC[: number % 6]}-{number}", number % 3 == 0)
         for number in range(ACLS - 3)
     ]
-    acls += [_acl(ME, kind, name, False) for kind, name in ((ResourceType.TOPIC, TOPIC), (ResourceType.GROUP, GROUP))]
-    acls.append(_acl(ME, ResourceType.TOPIC, TOPIC, False, AclOperation.WRITE))
+    acls += [acl(ME, kind, name, False) for kind, name in ((ResourceType.TOPIC, TOPIC), (ResourceType.GROUP, GROUP))]
+    acls.append(acl(ME, ResourceType.TOPIC, TOPIC, False, AclOperation.WRITE))
     for start in range(0, len(acls), 1_000):
         request = CreateAclsRequest(creations=acls[start : start + 1_000])
         response = client.call(request, CreateAclsResponse, 2)
@@ -87,7 +87,7 @@ def _create_acls(client: RawClient) -> None:
         assert not any(each.error_code for each in response.results)
 
 
-def _acl(
+def acl(
     principal: str, kind: ResourceType, name: str, is_prefixed: bool, operation: AclOperation = AclOperation.READ
 ) -> AclCreation:
     return AclCreation(

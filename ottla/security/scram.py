@@ -91,13 +91,12 @@ class ScramMechanism:
             why = "Authentication failed: Client requested an authorization id that is different from username"
             raise AuthenticationError("claims another authorization id", for_client=why, user=user)
         self._first = _ClientFirst(match["header"], match["bare"], user, match["nonce"])
-        credential = None if user == ANONYMOUS.name else self._find(user)
-        if credential is not None and credential.iterations < ITERATIONS_MIN:
-            raise AuthenticationError(f"the credential has {credential.iterations} iterations", user=user)
-        self._credential = credential
-        # Made for those who exist, too: it takes its time.
+        # Step by step the same for those who do not exist: what takes longer shows.
+        self._credential = None if user == ANONYMOUS.name else self._find(user)
         substitute = decoy(self._scram, self._secret, user)
-        shown = self._shown = credential or substitute
+        shown = self._shown = self._credential or substitute
+        if shown.iterations < ITERATIONS_MIN:
+            raise AuthenticationError(f"the credential has {shown.iterations} iterations", user=user)
         salt = base64.b64encode(shown.salt).decode()
         self._server_first = f"r={match['nonce']}{self._nonce},s={salt},i={shown.iterations}"
         return Challenge(self._server_first.encode())

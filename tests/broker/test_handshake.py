@@ -18,6 +18,8 @@ from tests.broker.wire import Client, batch, client_of, create_topic, produce, p
 
 NAMED = ApiVersionsRequest(client_software_name="test-client", client_software_version="1.0")
 
+GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 71, 72
+
 
 @pytest.mark.parametrize("version", range(5))
 async def test_the_answer_to_api_versions_has_no_tags_in_its_header(tmp_path: Path, version: int) -> None:
@@ -76,6 +78,16 @@ async def test_a_version_that_is_not_served_closes_the_connection(tmp_path: Path
 
         assert await client.is_closed_by_broker()
         assert broker.log.reasons() == [f"API {api & 0xFFFF} version {version} is not served"]
+
+
+async def test_telemetry_is_not_served(tmp_path: Path) -> None:
+    """CVE-2026-111073: what clients compress for it is never decompressed."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        response = await client.call(NAMED, ApiVersionsResponse, 3)
+        client.writer.write(struct.pack(">ihhih", 10, PUSH_TELEMETRY, 0, 1, -1))
+
+        assert not {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY} & {row.api_key for row in response.api_keys}
+        assert await client.is_closed_by_broker()
 
 
 async def test_member_of_the_consumer_protocol_is_shown_what_to_set(tmp_path: Path) -> None:

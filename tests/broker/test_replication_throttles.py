@@ -1,6 +1,9 @@
 """Replication quotas of whole brokers: KIP-73, by the configs that `kafka-reassign-partitions --throttle` sets."""
 
+import time
 from pathlib import Path
+
+import pytest
 
 from ottla.broker.broker import Broker
 from ottla.protocol.errors import ErrorCode
@@ -17,6 +20,7 @@ from tests.broker.wire import batch
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
+RECORD_BYTES = 100_000
 
 
 async def alter(broker: Broker, kind: int, name: str, **values: str | None) -> None:
@@ -83,6 +87,43 @@ async def test_new_replica_gets_nothing_while_the_quota_is_exceeded(tmp_path: Pa
         await alter(leader, TOPIC, "t", leader_replication_throttled_replicas=None)
         await until(lambda: state_of(leader).isr == (0, 1))
         assert follower.replicas.partition("t", 0).log.log_end_offset == 1
+
+
+@pytest.mark.slow
+async def test_new_replica_is_throttled_and_those_in_sync_are_not(tmp_path: Path) -> None:
+    """SEC27: three megabytes at half a megabyte per second."""
+    size, rate = 3_000_000, 500_000
+    async with running_cluster(tmp_path, brokers=3, min_insync_replicas=2, replica_fetch_max_bytes=100_000) as cluster:
+        leader = cluster.brokers[0]
+        await create_topic(leader, "t", [0, 2])
+        for _ in range(size // RECORD_BYTES):
+            assert await produced(leader, bytes(RECORD_BYTES)) == 0
+        rates = dict.fromkeys(("leader_replication_throttled_rate", "follower_replication_throttled_rate"), str(rate))
+        for node_id in (0, 1):
+            await alter(cluster.brokers[node_id], BROKER, str(node_id), **rates)
+        both = dict.fromkeys(("leader_replication_throttled_replicas", "follower_replication_throttled_replicas"), "*")
+        await alter(leader, TOPIC, "t", **both)
+        await until(lambda: leader.replicas.throttles.leader.is_active)
+        began_s = time.monotonic()
+        await ask(leader, move([0, 2, 1]))
+        waits = []
+        while 1 not in state_of(leader).isr:
+            asked_s = time.monotonic()
+            assert await produced(leader, b"x") == 0
+            waits.append(time.monotonic() - asked_s)
+            assert time.monotonic() - began_s < 4 * size / rate, "it is copied too slowly"
+        took_s = time.monotonic() - began_s
+
+    assert took_s > 0.8 * size / rate
+    # The replica in sync, which acknowledgements wait for, has no throttle.
+    assert sorted(waits)[len(waits) // 2] < 0.1
+
+
+async def produced(leader: Broker, value: bytes) -> int:
+    """With acks=all; the error."""
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(value))])
+    answer = await ask(leader, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), 12)
+    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 def is_parked_without_records(leader: Broker, follower_id: int) -> bool:

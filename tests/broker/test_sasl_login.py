@@ -1,6 +1,7 @@
 """Every state of a connection that logs in by SASL, and what it accepts there (§54.2–54.13)."""
 
 import struct
+import tracemalloc
 
 import pytest
 
@@ -31,6 +32,7 @@ from tests.broker.sasl_world import (
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 NAMED = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 DELAY_MS = 100
+RECEIVE_BYTES = 1 << 20
 
 
 @pytest.fixture
@@ -281,6 +283,26 @@ def test_memory_before_the_login_follows_what_arrived(client: SaslClient) -> Non
     client.send(struct.pack(">ihhih", 60_000, 36, 1, 7, -1))
     assert client.connection.get_buffer(-1).nbytes <= 4096
     assert client.world.server.receive_buffers.lent == 0
+
+
+@pytest.mark.parametrize("tags", [b"\x80\xda\xc4\x09", b"\x41", b"\xff\xff\xff\xff\x0f"])
+def test_twenty_million_tags_before_the_login_take_no_memory(client: SaslClient, tags: bytes) -> None:
+    """CVE-2026-111115: in the header, and in the body; 65 are too many, too."""
+    # What is imported and made for the first token is not counted.
+    client.handshake()
+    client.send(token_frame(WRONG, 2))
+    one_tag_each = b"".join(bytes((number, 0)) for number in range(1, 65)) * 400
+    for start in (b"\0\x01c" + tags, b"\0\x01c\0" + b"\x02x" + tags):
+        other = client.world.connect()
+        other.handshake()
+        body = struct.pack(">hhi", 36, 2, 7) + start + one_tag_each
+        tracemalloc.start()
+        other.send(struct.pack(">i", len(body)) + body)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        other.world.pass_ms(DELAY_MS)
+        assert other.is_closed
+        assert most < RECEIVE_BYTES + 4 * len(body), "the buffer of all connections, and what came, once or twice"
 
 
 def test_a_login_that_takes_too_long_is_cut_off(world: SaslWorld, client: SaslClient) -> None:

@@ -1,6 +1,7 @@
 """Quotas by Kafka's own `kafka-configs`, and producers and consumers of three clients that are held to them (SEC21)."""
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -166,6 +167,24 @@ def test_kafka_python_produces_within_its_quota(broker: BrokerThread) -> None:
     assert [each.get(60).offset for each in sent] == list(range(COUNT))
     assert_kept(began_s)
     producer.close()
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_java_produces_within_its_quota_and_shows_its_rests(broker: BrokerThread) -> None:
+    """SEC21: its metric has what each answer has said."""
+    limit(broker, "producer_byte_rate")
+    began_s = time.monotonic()
+    printed = run_tool(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", str(COUNT),
+        "--record-size", str(len(RECORD)), "--throughput", "-1", "--print-metrics", "--producer-props",
+        f"bootstrap.servers={broker.bootstrap}", "client.id=bound", "batch.size=20000",
+    )  # fmt: skip
+
+    assert time.monotonic() - began_s >= COUNT * len(RECORD) / LIMIT - 2.2
+    assert f"{COUNT} records sent" in printed
+    (longest,) = re.findall(r"produce-throttle-time-max\S*\s*:\s*([0-9.]+)", printed)
+    assert float(longest) > 100
 
 
 def test_another_client_is_not_held_back(broker: BrokerThread) -> None:

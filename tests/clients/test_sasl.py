@@ -1,6 +1,8 @@
 """Clients of three kinds, commands and brokers log in by PLAIN and SCRAM; some again while they go on."""
 
 import asyncio
+import shutil
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -141,6 +143,26 @@ async def test_aiokafka_logs_in(tmp_path: Path, mechanism: str) -> None:
     async with broker_with_sasl(tmp_path) as broker:
         assert await by_aiokafka(address(broker), mechanism) == VALUES
         assert broker.server.sasl["SASL"].ended.keys() == {("login", mechanism, "success")}
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+async def test_kcat_logs_in(tmp_path: Path) -> None:
+    """By PLAIN: with SCRAM, a librdkafka before 2.6.1, which many a kcat has, repeats its nonce and is refused."""
+    mechanism = "PLAIN"
+    async with broker_with_sasl(tmp_path) as broker:
+
+        def kcat(*words: str, password: str = PASSWORD, stdin: str = "") -> subprocess.CompletedProcess[str]:
+            config = of_librdkafka(address(broker), mechanism, password)
+            settings = [word for name, value in config.items() for word in ("-X", f"{name}={value}")]
+            command = ["kcat", *settings, "-t", "t", *words]
+            return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+        produced = await asyncio.to_thread(kcat, "-P", stdin="a\nb\n")
+        consumed = await asyncio.to_thread(kcat, "-C", "-e", "-q", "-o", "beginning")
+        refused = await asyncio.to_thread(kcat, "-L", "-m", "3", password="wrong")
+    assert (produced.returncode, consumed.stdout) == (0, "a\nb\n")
+    assert refused.returncode != 0
+    assert "Authentication failed" in refused.stderr
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

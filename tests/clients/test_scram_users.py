@@ -16,13 +16,16 @@ from confluent_kafka.admin import (
 )
 from kafka import admin as kafka_python
 
+from ottla import ClusterThread
 from ottla.broker.broker_data import METADATA_FILE
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER, MetadataImage, ScramUser
 from ottla.cluster.updates import applied
 from ottla.security.scram_credential import ScramCredential, ScramHash, credential_of, salted_password
+from tests.broker.authorization.world import LOGIN, SECURED
 from tests.java_tools import run_tool
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
 WAIT_S = 20
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -115,3 +118,60 @@ def test_kafka_configs_gives_a_user_both_mechanisms_at_once(broker: ServedBroker
     assert "Completed updating config for user alice." in altered
     assert set(found) == {(ScramHash.SHA_256, "alice")}
     assert accepts(found[ScramHash.SHA_256, "alice"], ScramHash.SHA_256, "secret")
+
+
+SETTINGS = {
+    name.replace(".inside.", ".plaintext."): value for name, value in SECURED.items() if name != "listeners"
+} | {
+    "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+}
+
+
+def as_carol(address: str) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": address,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "carol",
+            "sasl.password": "sesame",
+        }
+    )
+
+
+def is_in(client: AdminClient) -> bool:
+    try:
+        return bool(client.list_topics(timeout=2).brokers)
+    except KafkaException:
+        return False
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_a_user_of_kafka_configs_logs_in_at_every_broker(tmp_path: Path) -> None:
+    """SEC07: once deleted she gets in no more, and stays where she is."""
+    properties = tmp_path / "admin.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={LOGIN} username="admin" password="pw";\n'
+    )
+    with ClusterThread(brokers=3, settings=SETTINGS) as cluster:
+        common = ("--bootstrap-server", cluster.bootstrap, "--command-config", properties)
+        user = ("--entity-type", "users", "--entity-name", "carol")
+        added = "SCRAM-SHA-512=[iterations=8192,password=sesame]"
+        run_tool(CONFIGS, *common, *user, "--alter", "--add-config", added)
+        clients = [as_carol(address) for address in cluster.bootstrap.split(",")]
+        for client in clients:
+            wait_for(lambda client=client: is_in(client), WAIT_S, "carol cannot log in")  # type: ignore[misc]
+        described = run_tool(CONFIGS, *common, *user, "--describe")
+        run_tool(CONFIGS, *common, *user, "--alter", "--delete-config", "SCRAM-SHA-512")
+        # Not by these connections, which were made before.
+        for address in cluster.bootstrap.split(","):
+            wait_for(lambda address=address: not is_in(as_carol(address)), WAIT_S, "carol still gets in")  # type: ignore[misc]
+        stayed = [is_in(client) for client in clients]
+
+    assert "SCRAM-SHA-512=iterations=8192" in described
+    assert "sesame" not in described
+    assert "salt" not in described
+    assert stayed == [True] * 3

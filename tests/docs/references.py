@@ -1,5 +1,5 @@
-"""Finds what the repository cites: rules (`§14.6.1`), scenarios (`G08`, `TX13`), invariants (`I-3`), seeded bugs
-(`T-21`, `TT-5`, `KT-5`) and decisions.
+"""Finds what the repository cites: rules (`§14.6.1`), scenarios (`G08`, `TX13`, `SEC05`), invariants (`I-3`), seeded
+bugs (`T-21`, `TT-5`, `KT-5`) and decisions.
 
 A rule without the name of a document is one of `docs/semantics`. Any other document that numbers its sections is named
 by its path in front of the number. Names of tests cite too: `test_g03_t27_…` is about G03 and T-27, `test_t01_…` about
@@ -26,8 +26,8 @@ _RULE = re.compile(
     rf"(?:(?P<document>docs/[\w./-]+|[A-Z][A-Z_]{{5,}}(?:\.md)?) )?§(?P<first>{_NUMBER})"
     rf"(?:[-–](?P<last>{_NUMBER})|(?: ?\(?(?P<row>[a-m])\b(?:-(?P<last_row>[a-m])\b)?))?"
 )
-_ID = re.compile(r"(?<![\w-])(?:(?:[IT]|[TK]T)-\d+|[A-Z]-\d\d|(?:[FGRTW]|TX|TK)\d\d)(?!\w)")
-_TEST_NAME = re.compile(r"\bdef test_((?:(?:[fgrw]\d\d|t[xk]\d\d|[it]\d\d?)_)+)")
+_ID = re.compile(r"(?<![\w-])(?:(?:[IT]|[TK]T)-\d+|[A-Z]-\d\d|(?:[FGRTW]|TX|TK|SEC)\d\d)(?!\w)")
+_TEST_NAME = re.compile(r"\bdef test_((?:(?:[fgrw]\d\d|t[xk]\d\d|sec\d\d|[it]\d\d?)_)+)")
 _DECISION = re.compile(r"\bdecisions?[ /](\d{4})\b|\((0\d{3})\)")
 _DOCUMENT = re.compile(r"(?<![\w/.-])docs/[\w./-]+\.(?:md|svg)")
 _ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
@@ -79,7 +79,7 @@ def _rules_in(line: str, where: str) -> Iterator[Reference]:
 def _spelled_out(short: str) -> str:
     """The id in a test's name: g03 is G03, t01 the scenario T01, t1 the seeded bug T-1."""
     letter, number = short[0].upper(), short[1:]
-    if short.startswith(("tx", "tk")):
+    if short.startswith(("tx", "tk", "sec")):
         return short.upper()
     if letter == "I" or (letter == "T" and not number.startswith("0")):
         return f"{letter}-{number}"

@@ -11,10 +11,12 @@ from tests.simulation.cluster.test_seeded_bugs import FOUND_BY
 
 TEST = re.compile(r"\bdef (test_\w+)")
 INVARIANT = re.compile(r'^\| <a id="(I-\d+)"></a>.*\| (.*) \|$', re.MULTILINE)
+CVE = re.compile(r"CVE-\d{4}-\d+")
 DECISION = re.compile(r"^\| \[\d{4}\]\((\S+)\) \|.*\| (\S.*?) \|$", re.MULTILINE)
 
 INVARIANTS = ROOT / "docs/invariants.md"
 SCENARIOS = ROOT / "docs/scenarios.md"
+VULNERABILITIES = ROOT / "docs/vulnerabilities.md"
 SEEDED_BUGS = ROOT / "docs/seeded-bugs.md"
 DECISIONS = ROOT / "docs/decisions"
 
@@ -54,12 +56,22 @@ def test_named_tests_documents_exist() -> None:
     assert named - defined - {path.stem for path in ROOT.glob("tests/**/*.py")} == set()
 
 
-def test_tests_of_scenarios_are_in_the_files_named() -> None:
-    shown_by = re.findall(r"`(tests/[\w/.]+)`: `(test_\w+)`", SCENARIOS.read_text())
+@pytest.mark.parametrize(
+    ("document", "at_least"), [(SCENARIOS, 120), (VULNERABILITIES, 35)], ids=lambda each: str(each)[-20:]
+)
+def test_tests_of_scenarios_are_in_the_files_named(document: Path, at_least: int) -> None:
+    shown_by = re.findall(r"`(tests/[\w/.]+)`: `(test_\w+)`", document.read_text())
     missing = [(file, test) for file, test in shown_by if test not in TEST.findall((ROOT / file).read_text())]
 
-    assert len(shown_by) > 38
+    assert len(shown_by) > at_least
     assert missing == []
+
+
+def test_every_vulnerability_that_is_cited_has_its_row() -> None:
+    rows = set(CVE.findall(VULNERABILITIES.read_text()))
+    cited = {each for _, text in texts() for each in CVE.findall(text)}
+
+    assert cited - rows == set()
 
 
 def test_make_targets_named_in_documents_exist() -> None:
@@ -71,8 +83,8 @@ def test_make_targets_named_in_documents_exist() -> None:
 
 
 def test_every_scenario_is_cited_by_a_test() -> None:
-    # Those of transactions and of the testing kit name their tests, see above.
-    scenarios = {each for each in all_anchors()["docs/scenarios.md"] if not each.startswith(("TX", "TK"))}
+    # Those of transactions, security and the testing kit name their tests, see above.
+    scenarios = {each for each in all_anchors()["docs/scenarios.md"] if not each.startswith(("TX", "TK", "SEC"))}
     cited = {
         reference.anchor
         for path, text in texts()

@@ -8,7 +8,7 @@ from tests.docs.references import RULES, all_anchors, anchors_in, citable, refer
 
 ANCHORS = {
     "docs/semantics/wire.md": ["1", "1.7", "1.7.2", "13.6.2", "13.6.2a", "13.6.2d", "20"],
-    "docs/scenarios.md": ["G08", "T01", "TX13", "TK05", "I-3", "T-21", "TT-5", "KT-5"],
+    "docs/scenarios.md": ["G08", "T01", "TX13", "TK05", "SEC05", "I-3", "T-21", "TT-5", "KT-5"],
     "docs/security.md": ["4", "4.1"],
 }
 KNOWN = {"decision 0009", "docs/events.md"}
@@ -51,6 +51,7 @@ def test_every_number_is_defined_once() -> None:
         "def test_g08_t21_it_works() -> None:",
         "def test_tx13_it_works() -> None:",
         "def test_tk05_it_works() -> None:",
+        "SEC05, def test_sec05_it_works() -> None:",
         "def test_t01_i3_it_works():",
         "docs/security §4.1",
         "docs/semantics §1.7",
@@ -79,6 +80,7 @@ def test_references_that_resolve(text: str) -> None:
         ("T-22", "T-22"),
         ("F05", "F05"),
         ("TX99", "TX99"),
+        ("SEC99", "SEC99"),
         ("TT-99", "TT-99"),
         ("TK99", "TK99"),
         ("KT-99", "KT-99"),

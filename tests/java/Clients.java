@@ -7,6 +7,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -23,6 +25,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *   producer NAME CONFIG=VALUE...            NAME made
  *   send NAME TOPIC VALUE                    NAME sent PARTITION OFFSET, or NAME failed EXCEPTION
  *   consumer NAME TOPIC CONFIG=VALUE...      NAME made, then NAME read VALUE, NAME error EXCEPTION
+ *   topics NAME TOPIC:PARTITIONS,... CONFIG=VALUE...   NAME created, or NAME failed EXCEPTION: all in one request
  *   close NAME                               NAME closed
  */
 public class Clients {
@@ -73,6 +76,7 @@ public class Clients {
                     member.start();
                     say(name, "made");
                 }
+                case "topics" -> say(name, created(words[2], configs(words, 3)));
                 case "close" -> {
                     close(name);
                     say(name, "closed");
@@ -96,6 +100,20 @@ public class Clients {
         try {
             RecordMetadata placed = producer.send(record).get();
             return "sent " + placed.partition() + " " + placed.offset();
+        } catch (Exception error) {
+            Throwable cause = error.getCause() == null ? error : error.getCause();
+            return "failed " + cause.getClass().getSimpleName();
+        }
+    }
+
+    private static String created(String wanted, Map<String, Object> configs) {
+        try (Admin admin = Admin.create(configs)) {
+            List<NewTopic> topics = Arrays.stream(wanted.split(","))
+                .map(each -> each.split(":"))
+                .map(parts -> new NewTopic(parts[0], Integer.parseInt(parts[1]), (short) 1))
+                .toList();
+            admin.createTopics(topics).all().get();
+            return "created";
         } catch (Exception error) {
             Throwable cause = error.getCause() == null ? error : error.getCause();
             return "failed " + cause.getClass().getSimpleName();

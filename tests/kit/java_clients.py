@@ -41,6 +41,11 @@ class JavaClients:
         """`sent PARTITION OFFSET`, or `failed EXCEPTION`."""
         return self._ask("send", name, topic, value, answers=("sent", "failed"))
 
+    def create_topics(self, name: str, partitions: Mapping[str, int], config: Mapping[str, object]) -> str:
+        """By one request of an admin client: `created`, or `failed EXCEPTION`."""
+        wanted = ",".join(f"{topic}:{count}" for topic, count in partitions.items())
+        return self._ask("topics", name, wanted, *_words(config), answers=("created", "failed"))
+
     @contextmanager
     def producer(self, name: str, config: Mapping[str, object]) -> Iterator[None]:
         with self._client("producer", name, *_words(config)):

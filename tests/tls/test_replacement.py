@@ -5,12 +5,15 @@ import socket
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from cryptography import x509
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
 from ottla.broker.server import tls_listener
+from ottla.broker.server.close_reasons import CloseReason
+from tests.broker.asking import Client
+from tests.broker.requests import produce
 from tests.broker.wire import RecordingLog, until
 from tests.tls.brokers import address, ask_over, tls_broker, trusting
 from tests.tls.certificates import Authority, Certificate
@@ -18,6 +21,8 @@ from tests.tls.certificates import Authority, Certificate
 CA, OTHER = Authority(), Authority("Another CA")
 LOCATION = "listener.name.tls.ssl.keystore.location"
 WAIT_S = 20
+CLIENTS = 200
+BEYOND = 3
 
 
 def serial(broker: Broker) -> int:
@@ -62,6 +67,55 @@ async def test_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             await until(broker, lambda: bool(said(broker, "certificates replaced")))
             await asyncio.to_thread(ask_over, connection)
         assert await served(broker) == new.certificate.serial_number
+
+
+async def test_two_hundred_clients_produce_while_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC05: none of them loses its connection or a request, and each who comes afterwards gets the new certificate."""
+    monkeypatch.setattr(tls_listener, "LOOK_EVERY_MS", 50)
+    new = CA.issue("broker")
+    async with tls_broker(tmp_path, CA) as broker:
+        await asyncio.to_thread(create_topic, broker)
+        clients = [await connected(broker) for _ in range(CLIENTS)]
+        changed = asyncio.Event()
+        producing = [asyncio.create_task(produce_until(each, changed)) for each in clients]
+        replace(new, tmp_path / "broker.pem")
+        await until(broker, lambda: bool(said(broker, "certificates replaced")))
+        assert await served(broker) == new.certificate.serial_number
+        changed.set()
+        counts = await asyncio.gather(*producing)
+        stranger = CA.issue("stranger")
+        replace(stranger, tmp_path / "broker.pem")
+        await until(broker, lambda: bool(said(broker, "certificates are not replaced")))
+        assert await served(broker) == new.certificate.serial_number
+        # Those that have looked at the certificate, and no others.
+        assert broker.server.closed["TLS", CloseReason.CLIENT] == 2
+        assert set(broker.server.closed) <= {("TLS", CloseReason.CLIENT), ("PLAINTEXT", CloseReason.CLIENT)}
+        for each in clients:
+            await each.close()
+    assert min(counts) > BEYOND
+    assert "the subject of the new certificate" in said(broker, "certificates are not replaced")[0]["reason"]
+
+
+async def connected(broker: Broker) -> Client:
+    host, port = address(broker)
+    return Client(*await asyncio.open_connection(host, port, ssl=trusting(CA), server_hostname="localhost"))
+
+
+def create_topic(broker: Broker) -> None:
+    host, port = address(broker, "PLAINTEXT")
+    admin = AdminClient({"bootstrap.servers": f"{host}:{port}"})
+    admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
+
+
+async def produce_until(client: Client, changed: asyncio.Event) -> int:
+    """And for some requests more; how many were acknowledged, which is each."""
+    count = beyond = 0
+    while beyond < BEYOND:
+        answer = await client.ask(produce("t"), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        count += 1
+        beyond += changed.is_set()
+    return count
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,11 @@ def test_configuration_shows_no_secret() -> None:
     assert "hidden]" in repr(found.sasl)
     shown = f"{found.sasl} {found.inter_broker_login} {ServerConfig(EXT | ALICE).listener_properties}"
     assert "hidden" not in shown.replace("[hidden]", "")
+
+
+def test_a_value_is_what_it_says(tmp_path: Path) -> None:
+    """CVE-2024-31141: nothing in it is replaced by what stands in a file or in the environment."""
+    path = tmp_path / "file"
+    path.write_text("rack=of-the-file")
+    for value in (f"${{file:{path}:rack}}", "${env:HOME}", "$HOME", f"@{path}"):
+        assert ServerConfig({"broker.rack": value}).broker_rack == value
