@@ -7,6 +7,8 @@ from enum import IntEnum
 from typing import Final
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
+# Of users that Ottla makes, and of those who do not exist: what logs in sees it.
+SALT_BYTES: Final = 16
 
 
 class ScramHash(IntEnum):
@@ -70,4 +72,4 @@ def decoy(scram: ScramHash, secret: bytes, user: str) -> ScramCredential:
     def drawn(what: bytes) -> bytes:
         return scram.hmac(secret, b"%b\0%b\0%b" % (what, scram.mechanism.encode(), user.encode()))
 
-    return ScramCredential(drawn(b"salt")[:16], drawn(b"stored key"), drawn(b"server key"), ITERATIONS_MIN)
+    return ScramCredential(drawn(b"salt")[:SALT_BYTES], drawn(b"stored key"), drawn(b"server key"), ITERATIONS_MIN)

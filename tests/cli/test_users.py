@@ -12,7 +12,7 @@ from ottla.broker.broker_data import METADATA_FILE
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER, MetadataImage
 from ottla.cluster.updates import applied
-from ottla.security.scram_credential import ScramHash, credential_of, salted_password
+from ottla.security.scram_credential import ScramHash, credential_of, decoy, salted_password
 from tests.cli.embedded import json_of, output_of, refusal_of, run_at
 from tests.cli.runner import run
 
@@ -82,6 +82,16 @@ def test_the_password_that_was_given_is_the_one_that_logs_in(tmp_path: Path) -> 
     assert all(accepts(image, "alice", "pässword ", scram) for scram in ScramHash)
     assert all(accepts(image, "bob", "second", scram) for scram in ScramHash)
     assert not accepts(image, "alice", "pässword")
+
+
+def test_a_new_user_looks_like_one_who_does_not_exist(tmp_path: Path) -> None:
+    """§56.9: what a login shows before the password is as long, and as often hashed."""
+    with BrokerThread(data_dir=tmp_path / "data") as broker:
+        output_of(broker, "users", "create", "alice", stdin="secret")
+    image = image_in(tmp_path / "data")
+    for scram in ScramHash:
+        kept, decoyed = image.scram_credentials[scram, "alice"], decoy(scram, image.decoy_secret or b"", "nobody")
+        assert (len(kept.salt), kept.iterations) == (len(decoyed.salt), decoyed.iterations)
 
 
 def test_what_the_broker_refuses_is_one_sentence(broker: BrokerThread) -> None:

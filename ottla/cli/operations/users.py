@@ -23,9 +23,7 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     UserName,
 )
 from ottla.security.client import Secret
-from ottla.security.scram_credential import ScramHash, salted_password
-
-SALT_BYTES = 32
+from ottla.security.scram_credential import SALT_BYTES, ScramHash, salted_password
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record import Record
 from ottla.security.acl import CLUSTER_NAME, AclBinding, AclOperation, PatternType, Permission, ResourceType
 from ottla.security.quotas import ENTITY_TYPES, QUOTA_KEYS
-from ottla.security.scram_credential import ITERATIONS_MIN, ScramHash, salted_password
+from ottla.security.scram_credential import ITERATIONS_MIN, SALT_BYTES, ScramHash, salted_password
 from ottla.testing.faults.rule_values import RuleError, nearest
 from ottla.testing.group_commands import GroupCommands
 from ottla.testing.hosting import HostedBrokers
@@ -24,7 +24,6 @@ from ottla.testing.seeds.seed_records import records_of
 from ottla.testing.seeds.seed_schema import SeedError
 from ottla.testing.writing import BrokerWriter
 
-SALT_BYTES: Final = 16
 BATCH_BYTES: Final = 256 << 10
 """Of keys and values: well below `max.message.bytes`."""
 START, END = "start", "end"
