@@ -90,7 +90,7 @@ def test_a_new_user_looks_like_one_who_does_not_exist(tmp_path: Path) -> None:
         output_of(broker, "users", "create", "alice", stdin="secret")
     image = image_in(tmp_path / "data")
     for scram in ScramHash:
-        kept, decoyed = image.scram_credentials[scram, "alice"], decoy(scram, image.decoy_secret or b"", "nobody")
+        kept, decoyed = image.scram_credentials[scram, "alice"], decoy(scram, image.decoy_secret or b"", "carol")
         assert (len(kept.salt), kept.iterations) == (len(decoyed.salt), decoyed.iterations)
 
 

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from tests.histories.events import Acknowledged, FinalLog, Sent
+from tests.siege.attacks.attack import AT_A_TIME
 from tests.siege.attacks.full_disk import FullDisk
+from tests.siege.attacks.half_open import HalfOpen
 from tests.siege.attacks.request_floods import SmallRequests
 from tests.siege.broker import Usage
 from tests.siege.verdict import Report, Round, Window, percentile, table
 
 MIB = 1 << 20
+TOO_FEW = "the attack held 2,958 connections at a time, not 5,000"
 COUNTS = {"connections": 5, "unauthenticated connections": 0, "parked fetches": 2, "held bytes": 0, "topics": 3}
 
 
@@ -67,6 +70,14 @@ def test_an_attack_that_may_delay_is_not_held_to_p99() -> None:
 
     assert list(round_of(attack=FullDisk, acknowledged=0, **slow).broken(512 * MIB)) == []
     assert list(round_of(**slow).broken(512 * MIB, judges_latency=False)) == []
+
+
+@pytest.mark.parametrize(("reached", "breaks"), [(2_958, [TOO_FEW]), (5_000, [])])
+def test_an_attack_that_was_too_small_proves_nothing(reached: int, breaks: list[str]) -> None:
+    found = round_of(attack=HalfOpen, done={AT_A_TIME: reached})
+
+    assert list(found.broken(512 * MIB)) == breaks
+    assert list(found.broken(512 * MIB, judges_latency=False)) == []
 
 
 def test_records_are_counted_for_the_attack_that_they_met() -> None:

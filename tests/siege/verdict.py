@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tests.histories.checker import Violation
 from tests.histories.events import Acknowledged, Event, FinalLog, Sent
 from tests.histories.violations import Partition
-from tests.siege.attacks.attack import Attack, May
+from tests.siege.attacks.attack import AT_A_TIME, Attack, May
 from tests.siege.broker import Usage
 from tests.siege.probe import GROUP as PROBE_GROUP
 from tests.siege.probe import NAME as PROBE
@@ -68,6 +68,9 @@ class Round:
         most = self.attack.ratio_max
         if judges_latency and self.ratio > most and May.DELAY not in self.attack.may:
             yield f"p99 of produce is {self.ratio:.1f} times what it was before, {most:g} are allowed"
+        reached, wanted = self.done.get(AT_A_TIME, 0), self.attack.at_a_time
+        if judges_latency and reached < wanted:
+            yield f"the attack held {reached:,} connections at a time, not {wanted:,}"
         yield from (f"not released: {each}" for each in self.after.kept_since(self.before))
 
 

@@ -19,6 +19,12 @@ def address_of(bootstrap: str) -> Address:
     return host, int(port)
 
 
+def reset(connection: socket.socket) -> None:
+    """Ends it with RST: the broker learns of it at once, and no port waits for stray packets."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
 class Wire:
     """Errors are OSErrors; a broker that closes the connection is one."""
 
@@ -62,9 +68,7 @@ class Wire:
         return self.client.receive(self._receive_exactly(size))
 
     def reset(self) -> None:
-        """Ends the connection with RST: the broker learns of it at once, and no port waits for stray packets."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.socket.close()
+        reset(self.socket)
 
     def _receive_exactly(self, size: int) -> bytes:
         received = self.socket.recv(size, socket.MSG_WAITALL) if size else b""

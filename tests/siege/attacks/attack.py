@@ -16,6 +16,8 @@ from tests.siege.wire import Address, Wire
 BAIT = "siege-bait"
 """A topic with `BAIT_PARTITIONS` partitions of a megabyte each, to fetch and to ask about."""
 BAIT_PARTITIONS = 48
+AT_A_TIME = "connections at a time that the broker had accepted"
+"""In the report: the most that were seen."""
 
 
 class May(Flag):
@@ -58,6 +60,8 @@ class Attack(ABC):
     may: ClassVar[May] = May.NOTHING
     ratio_max: ClassVar[float] = 5.0
     """What p99 of produce may be, of what it was before."""
+    at_a_time: ClassVar[int] = 0
+    """How many connections it has to hold `AT_A_TIME`: with fewer it proves less than it says."""
     needs_small_disk: ClassVar[bool] = False
 
     def __init__(self, target: Target) -> None:
