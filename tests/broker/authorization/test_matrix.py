@@ -248,6 +248,49 @@ async def test_prefixes_wildcards_and_everybody_grant_too(world: Matrix, sample:
         assert_served(sample, await world.ask(sample, version, acls))
 
 
+ABSENT = {ORDERS: "absent", CREW: "lack", PAY: "non"}
+"""In place of what there is; as long, so that lengths show nothing either."""
+
+
+def renamed(found: Any, names: dict[str, str]) -> Any:
+    """The same with other names."""
+    if isinstance(found, str):
+        return names.get(found, found)
+    if isinstance(found, list):
+        return [renamed(each, names) for each in found]
+    if isinstance(found, Message):
+        other: Any = type(found)()
+        for name in type(found).__slots__:
+            setattr(other, name, renamed(getattr(found, name), names))
+        return other
+    return found
+
+
+def bytes_of(found: Any) -> set[bytes]:
+    if isinstance(found, bytes):
+        return {found}
+    if isinstance(found, list):
+        return {each for part in found for each in bytes_of(part)}
+    if isinstance(found, Message):
+        return {each for name in type(found).__slots__ for each in bytes_of(getattr(found, name))}
+    return set()
+
+
+@of_module
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+async def test_what_is_hidden_looks_like_what_is_not_there(world: Matrix, sample: Sample) -> None:
+    """To one who may do nothing, whatever is asked about it by its name. Ids are no secret (§60.8)."""
+    for version in sample.served_versions():
+        there = await world.ask(sample, version, [])
+        known = world.made.broker.image.topic(ORDERS)
+        assert known is not None
+        request = sample.make(version, known.topic_id)
+        if known.topic_id in bytes_of(request):
+            continue
+        absent = await world.clients["alice"].ask(renamed(request, ABSENT), version)
+        assert repr(renamed(there, ABSENT)) == repr(absent)
+
+
 @of_module
 async def test_an_empty_set_of_acls_refuses_all_apis(world: Matrix) -> None:
     for sample in SAMPLES:
