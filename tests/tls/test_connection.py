@@ -82,7 +82,9 @@ class TlsWorld(SaslWorld):
         self.server.runtime.config = CONFIG
         server = self.server
         self.handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
-        self.listener = TlsListener("TLS", TLS, TlsShared(server.runtime, server.turns, self.handshakes, server.logins))
+        self.listener = TlsListener(
+            "TLS", TLS, TlsShared(server.runtime, server.turns, self.handshakes, server.logins, "INTERNAL")
+        )
 
     def come(self) -> "TlsClient":
         return TlsClient(self)

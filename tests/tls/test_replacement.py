@@ -201,6 +201,28 @@ async def test_what_an_alteration_may_not_do(tmp_path: Path) -> None:
         assert await served(broker) == old.certificate.serial_number
 
 
+@pytest.mark.parametrize("client_auth", ["required", "none"])
+async def test_brokers_have_to_trust_each_other_with_it(tmp_path: Path, client_auth: str) -> None:
+    """§52.5: on their listener. So the trust store comes first, with both authorities."""
+    trust_store = "listener.name.tls.ssl.truststore.location"
+    settings = {"inter__broker__listener__name": "TLS", "ssl__client__auth": client_auth}
+    other, both = OTHER.issue("broker").write(tmp_path / "other.pem"), tmp_path / "both.pem"
+    both.write_text(CA.pem + OTHER.pem)
+    async with tls_broker(tmp_path, CA, **settings) as broker:
+        refused = "brokers with it could not connect to each other: the certificate is not accepted"
+        assert refused in await altered(broker, LOCATION, other)
+        assert await altered(broker, trust_store, both) == ""
+        assert await altered(broker, LOCATION, other) == ""
+        assert refused in await altered(broker, trust_store, tmp_path / "ca.pem")
+        assert await altered(broker, trust_store, OTHER.write(tmp_path / "one.pem")) == ""
+
+
+async def test_listener_of_clients_may_have_another_authority(tmp_path: Path) -> None:
+    other = OTHER.issue("broker").write(tmp_path / "other.pem")
+    async with tls_broker(tmp_path, CA, inter__broker__listener__name="PLAINTEXT") as broker:
+        assert await altered(broker, LOCATION, other) == ""
+
+
 async def test_changes_that_are_allowed(tmp_path: Path) -> None:
     new = CA.issue("renamed", hosts=("localhost",))
     settings = {"ssl__allow__dn__changes": "true", "ssl__allow__san__changes": "true"}

@@ -24,7 +24,7 @@ from ottla.broker.config.tls import (
     TlsProperties,
     TlsSettings,
 )
-from ottla.broker.config.tls_context import client_context, server_context
+from ottla.broker.config.tls_context import client_context, server_context, why_no_handshake
 from ottla.security.distinguished_name import alternative_names_of, subject_of
 
 
@@ -77,6 +77,23 @@ def _client_auth(config: ServerConfig, listener: str) -> str:
     if own is None:
         return NONE if protocol_of(config, listener) == SASL_SSL else config.ssl_client_auth
     return own
+
+
+def check_among_brokers(listener: str, old: ListenerTls, new: ListenerTls) -> None:
+    """Raises ConfigError where brokers, some with the old certificates and some with the new ones, could not connect to
+    each other, who can now."""
+    if why_no_handshake(old.as_client, old.as_server) is not None:
+        # They do not use this listener among each other.
+        return
+    for client, server, who in (
+        (new, new, "brokers with it could not connect to each other"),
+        (old, new, "a broker with the old one could not connect to this one"),
+        (new, old, "this broker could not connect to one with the old one"),
+    ):
+        why = why_no_handshake(client.as_client, server.as_server)
+        if why is not None:
+            name = f"listener.name.{listener.lower()}.{KEYSTORE_LOCATION}"
+            raise ConfigError(f"{name}: {who}: {why}")
 
 
 def check_replacement(config: ServerConfig, listener: str, old: ListenerTls, new: ListenerTls) -> None:

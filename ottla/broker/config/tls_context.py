@@ -10,6 +10,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_tls import NONE, REQUIRED, TLS_1_2, TLS_1_3
 from ottla.broker.config.tls import CIPHER_SUITES, KeyStore, TlsSettings
 from ottla.security.pem import ENCRYPTED, pem_of
+from ottla.security.tls_failure import tls_failure
 
 _VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 _SUITES_1_3: Final = frozenset(("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"))
@@ -22,6 +23,7 @@ _CIPHERS: Final = {
     "AES_128_CBC_SHA": "AES128-SHA",
     "AES_256_CBC_SHA": "AES256-SHA",
 }
+_STEPS_MAX: Final = 5
 _SUITES_1_2: Final = {
     f"TLS_ECDHE_{kind}_WITH_{name}": f"ECDHE-{kind}-{cipher}"
     for kind in ("ECDSA", "RSA")
@@ -51,6 +53,27 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.trusted is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def why_no_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
+    """A sentence where the two cannot shake hands; names of hosts are not looked at. It takes some milliseconds."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    checks_host, client.check_hostname = client.check_hostname, False
+    try:
+        sides = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    finally:
+        client.check_hostname = checks_host
+    # Each takes a few steps at most, the last of which brings the server the client's certificate.
+    for _ in range(_STEPS_MAX):
+        for side in list(sides):
+            try:
+                side.do_handshake()
+                sides.remove(side)
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                return tls_failure(error)
+    return None
 
 
 def _context(side: int, settings: TlsSettings) -> ssl.SSLContext:

@@ -74,7 +74,9 @@ def _with_tls(settings: "Mapping[str, ListenerTls]", server: "Server") -> "TlsLi
     from ottla.broker.server.tls_listener import TlsListeners, TlsShared
 
     handshakes = ConnectionMemory(HANDSHAKES_BYTES_MAX)
-    return TlsListeners(settings, TlsShared(server.runtime, server.turns, handshakes, server.logins))
+    return TlsListeners(
+        settings, TlsShared(server.runtime, server.turns, handshakes, server.logins, server.inter_broker_listener)
+    )
 
 
 class Server:

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 
 from ottla.broker.config.listener_tls import (
     ListenerTls,
+    check_among_brokers,
     check_replacement,
     tls_of_listener,
     tls_properties,
@@ -50,6 +51,7 @@ class TlsShared(NamedTuple):
     turns: Turns
     handshakes: ConnectionMemory
     logins: PendingLogins
+    inter_broker_listener: str
 
 
 class TlsListener:
@@ -64,6 +66,7 @@ class TlsListener:
         """Handshakes by result, `success` or `failure`."""
         self.ciphertext = ciphertext_buffer()
         # With SASL, the login says who a client is, whatever certificate it has shown.
+        self._is_of_brokers = name == shared.inter_broker_listener
         self._gives_principals = protocol_of(runtime.config, name) == SSL
         self.tls = tls
         """What new connections begin with."""
@@ -104,6 +107,8 @@ class TlsListener:
         tls = tls_of_listener(config, self.name)
         if tls != self.tls:
             check_replacement(config, self.name, self.tls, tls)
+            if self._is_of_brokers:
+                check_among_brokers(self.name, self.tls, tls)
         return tls
 
     def reload(self) -> None:
