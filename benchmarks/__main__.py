@@ -35,6 +35,7 @@ SUITES = (
     "quotas",
     "authorizer",
     "protocols",
+    "logins",
     "login_times",
     "alternatives",
     "testing",

@@ -26,10 +26,11 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 )
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.security.scram_credential import SALT_BYTES
 
 LOGINS = 10_000
 """Of each kind."""
-SALT_BYTES, PROOF_BYTES = 16, 32
+PROOF_BYTES = 32
 # As long as each other: the lengths of names are no secret.
 KNOWN, UNKNOWN = "alice", "carol"
 
@@ -55,7 +56,7 @@ class Login:
 def figures() -> list[Figure]:
     processes.pin_client()
     with _broker() as (plain_port, login_port):
-        _create_user(RawClient(plain_port))
+        create_user(RawClient(plain_port), secrets.token_bytes(SALT_BYTES), secrets.token_bytes(PROOF_BYTES))
         found = []
         for name, times in (("PLAIN", _by_plain), ("SCRAM-SHA-256", _by_scram)):
             known, unknown = _times(lambda user, times=times: times(login_port, user))  # type: ignore[misc]
@@ -132,14 +133,14 @@ def _broker() -> Iterator[tuple[int, int]]:
             yield plain, plain + 1
 
 
-def _create_user(client: RawClient) -> None:
-    """With the salt and the iterations that an unknown user seems to have."""
+def create_user(client: RawClient, salt: bytes, salted_password: bytes) -> None:
+    """With the iterations that an unknown user seems to have."""
     wanted = ScramCredentialUpsertion(
         name=KNOWN,
         mechanism=1,
         iterations=4096,
-        salt=secrets.token_bytes(SALT_BYTES),
-        salted_password=secrets.token_bytes(PROOF_BYTES),
+        salt=salt,
+        salted_password=salted_password,
     )
     request = AlterUserScramCredentialsRequest(upsertions=[wanted])
     answer = client.call(request, AlterUserScramCredentialsResponse, 0)

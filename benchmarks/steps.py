@@ -56,12 +56,16 @@ class Steps:
     def __init__(self) -> None:
         self.processor_ms = 0.0
         self.passed_ms = 0.0
+        self.total_s = 0.0
+        """Of the thread's processor, of all steps together."""
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         began, began_processor = time.perf_counter(), time.thread_time()
         yield
-        self.processor_ms = max(self.processor_ms, (time.thread_time() - began_processor) * 1e3)
+        processor_s = time.thread_time() - began_processor
+        self.total_s += processor_s
+        self.processor_ms = max(self.processor_ms, processor_s * 1e3)
         self.passed_ms = max(self.passed_ms, (time.perf_counter() - began) * 1e3)
 
     @contextmanager
