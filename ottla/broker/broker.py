@@ -123,6 +123,7 @@ class Broker:
                 undo.callback(self.server.abort_connections)
                 undo.callback(self.server.close_listeners)
                 await self._join()
+                self.parts.check_rights()
                 self.parts.serve()
                 self.life.enter(LifePhase.SERVING)
             except (DataDirectoryError, StoreError) as error:

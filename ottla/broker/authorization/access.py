@@ -14,7 +14,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import Runtime
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
-from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType, normal_host
+from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, Permission, ResourceType, normal_host
 from ottla.security.acl_index import NO_ACLS
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer, Decision
@@ -208,6 +208,23 @@ class Access:
         for target in denied:
             target.last_sent_high_watermark = NEVER_SENT
         self.amend(lambda response: refuse_targets(response, denied))
+
+
+_FIRST_RIGHTS = frozenset((AclOperation.ALL, AclOperation.ALTER, AclOperation.CLUSTER_ACTION))
+
+
+def why_locked_out(config: ServerConfig, image: MetadataImage) -> str | None:
+    """A sentence where there is no client that could ever be given a right, and no broker that may copy (§51.6)."""
+    if config.super_users or config.allow_everyone_if_no_acl_found:
+        return None
+    for acl in image.acls.values():
+        is_of_cluster = acl.resource_type is ResourceType.CLUSTER and acl.permission is Permission.ALLOW
+        if is_of_cluster and acl.operation in _FIRST_RIGHTS:
+            return None
+    return (
+        "with authorizer.class.name, and neither super.users nor an ACL that allows ALTER or CLUSTER_ACTION on the "
+        "cluster, no client could do anything: name an administrator and the principal of the brokers in super.users"
+    )
 
 
 class ImageSource(Protocol):

@@ -169,6 +169,9 @@ class ServerConfig(ServerOptions):
         }
 
 
+NO_ADDRESS = "max.connections.per.ip=0 lets in the addresses of max.connections.per.ip.overrides alone, which is empty"
+
+
 def check_together(config: ServerConfig) -> None:
     """Raise ConfigError where properties that are well-formed each by itself contradict each other."""
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
@@ -179,6 +182,8 @@ def check_together(config: ServerConfig) -> None:
         raise ConfigError(
             f"log.segment.bytes={config.log_segment_bytes}: at least {config.internal_segment_bytes_min} expected"
         )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise ConfigError(NO_ADDRESS)
     if config.replica_fetch_wait_max_ms > min(config.replica_socket_timeout_ms, config.replica_lag_time_max_ms):
         raise ConfigError(
             "replica.fetch.wait.max.ms is greater than replica.socket.timeout.ms or replica.lag.time.max.ms"

@@ -12,6 +12,7 @@ from ottla.broker.authorization import cluster_guards, topic_guards
 from ottla.broker.authorization.access import Authorization
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
 from ottla.broker.logging import LEVELS, ROOT
+from ottla.broker.runtime import StartError
 from ottla.broker.server.apis import APIS, METADATA
 from ottla.broker.server.dispatch import VERSION_BITS, Route
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
@@ -192,6 +193,18 @@ async def test_what_no_acl_is_about_is_open_if_it_is_said_so(tmp_path: Path) -> 
         assert shown(await alice.ask(everything(), 12)) == ["orders", "secret"]
         await made.set_acls([acl("READ", TOPIC, "secret", principal="User:bob")])
         assert shown(await alice.ask(everything(), 12)) == ["orders"]
+
+
+async def test_an_authorizer_that_would_refuse_all_for_good_is_refused(tmp_path: Path) -> None:
+    """§51.6: no client could create the first ACL. An ACL that was created before will do."""
+    without = {"super.users": "", "listener.security.protocol.map": "INSIDE:PLAINTEXT"}
+    with pytest.raises(StartError, match=r"name an administrator and the principal of the brokers in super\.users"):
+        async with secured(tmp_path, without):
+            pass
+    async with secured(tmp_path) as made:
+        await made.set_acls([acl("ALTER", CLUSTER, "kafka-cluster")])
+    async with secured(tmp_path, without) as made:
+        assert made.broker.runtime.is_serving
 
 
 async def test_refusals_are_logged_with_their_rule_and_escaped(world: Secured, log: RecordingLog) -> None:

@@ -116,6 +116,10 @@ def test_every_option_has_a_reader() -> None:
             "transaction.two.phase.commit.enable: two-phase commit (KIP-939) is not supported",
         ),
         (
+            "max.connections.per.ip=0",
+            "max.connections.per.ip=0 lets in the addresses of max.connections.per.ip.overrides alone, which is empty",
+        ),
+        (
             "group.min.session.timeout.ms=1800001",
             "group.min.session.timeout.ms is greater than group.max.session.timeout.ms",
         ),
