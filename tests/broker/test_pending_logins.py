@@ -1,5 +1,6 @@
 """How many connections there may be whose clients have not logged in: §66.7."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_limits import PENDING_CLOSED_AT_ONCE
+from ottla.broker.server.socket_server import CONNECTIONS_PER_COLLECTION
 from tests.broker.sasl_world import PLAINTEXT, SASL, WRONG, SaslClient, SaslWorld
 
 LIMIT = "ottla.max.unauthenticated.connections"
@@ -99,6 +101,20 @@ def test_a_limit_that_is_lowered_is_reached_little_by_little() -> None:
     assert are_open(clients).index(True) == 10 * PENDING_CLOSED_AT_ONCE
     clients += [world.connect() for _ in range(10)]
     assert sum(are_open(clients)) == 3
+
+
+def test_the_collector_never_has_many_connections_to_look_at() -> None:
+    """Where as many objects go as come, it would not begin by itself (decision 0019)."""
+    world = world_of(**{LIMIT.replace(".", "_"): "100000"})
+    held = [world.connect()]
+    gc.collect()
+    gc.disable()
+    try:
+        held += [world.connect() for _ in range(10 * CONNECTIONS_PER_COLLECTION)]
+        young = len(gc.get_objects(generation=0)) + len(gc.get_objects(generation=1))
+    finally:
+        gc.enable()
+    assert young < len(held)
 
 
 def test_ten_thousand_by_default() -> None:

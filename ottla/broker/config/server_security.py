@@ -177,8 +177,8 @@ _LISTENER_OPTIONS: dict[str, Option[object]] = {
         *LISTENER_LIMITS,
         optional_text(
             USERS_FILE,
-            "File with the users of PLAIN, one name:password a line, that only its owner can read (mode 0600). It is read "
-            "again when it changes.",
+            "File with the users of PLAIN, one name:password a line, that only its owner can read (mode 0600). It is "
+            "read again when it changes.",
         ),
     )
 }

@@ -1,6 +1,7 @@
 """The listeners and their connections: how many, from where, how fast they come, and when an idle one is closed."""
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,6 +35,9 @@ CLOSINGS_LOGGED_PER_SECOND = 10
 # A transport that is closed first sends what it has. A client that does not read that would keep its connection for
 # ever: the memory, the descriptor and the place in `max.connections`.
 CLOSE_TIMEOUT_MS = 5_000
+# The garbage collector counts objects that come less those that go. Where connections take the places of others, the
+# youngest generation would grow to tens of thousands, and the loop would stand still until all are looked at.
+CONNECTIONS_PER_COLLECTION = 64
 
 
 NewConnection = Callable[["Server", str], Connection]
@@ -124,7 +128,7 @@ class Server:
         self._listeners: list[ListeningSocket] = []
         self._all_closed: asyncio.Future[None] | None = None
         self._sessions_timer: TimerEntry | None = None  # Pending while a session without a connection is kept.
-        self._logged_second = self._logged_count = 0
+        self._logged_second = self._logged_count = self._uncollected = 0
 
     async def listen(self, network: Network, name: str, host: str, port: int) -> ListeningSocket:
         """Opens the listener of this name. Raises OSError where the address cannot be had."""
@@ -196,6 +200,10 @@ class Server:
             self._make_room(connection.listener_name)
         self.connections[connection] = None
         self.opened[connection.listener_name] += 1
+        self._uncollected += 1
+        if self._uncollected >= CONNECTIONS_PER_COLLECTION:
+            self._uncollected = 0
+            gc.collect(1)
         self.limits.count(connection)
         if refusal is not None:
             connection.close(CloseReason.OVER_LIMIT, refusal)

@@ -18,7 +18,7 @@ COUNT = 5_000
 # Some are always on their way: ended by the broker, or not yet accepted.
 KEPT = COUNT + 500
 # They come at this pace, and no more at once. A flood of accepts is another attack, which has limits of its own.
-PER_SECOND = 1_000
+PER_SECOND = 600
 BATCH = 50
 POLL_MS = 10
 LOOK_EVERY_S = 1
