@@ -14,6 +14,7 @@ from ottla import BrokerThread
 from tests.broker.authorization.world import LOGIN, SECURED
 from tests.clients.test_acls import GROUP, READ, TOPIC, WAIT_S, WRITE, let_alice, of_librdkafka, of_python
 from tests.clients.test_kafka_tools import GROUPS, TOOLS, Tool, run_all
+from tests.waiting import wait_for
 
 TRANSACTIONAL_ID = confluent.ResourceType.TRANSACTIONAL_ID
 DESCRIBE = confluent.AclOperation.DESCRIBE
@@ -95,16 +96,27 @@ def test_patterns_match_what_may_be_seen(broker: BrokerThread) -> None:
         of_librdkafka(broker, "alice", group_id="crew", auto_offset_reset="earliest", enable_auto_commit=False)
     )
     by_confluent.subscribe(["^.*"])
-    first = by_confluent.poll(WAIT_S)
+    heard = []
+
+    def is_assigned() -> bool:
+        heard.append(by_confluent.poll(0.1))
+        return bool(by_confluent.assignment())
+
+    wait_for(is_assigned, WAIT_S, "no partition was assigned")
     assigned = {each.topic for each in by_confluent.assignment()}
     by_confluent.close()
     by_python = KafkaConsumer(**of_python(broker, "alice", group_id="crew", auto_offset_reset="earliest"))
     by_python.subscribe(pattern=".*")
-    by_python.poll(WAIT_S * 1000)
+
+    def is_subscribed() -> bool:
+        by_python.poll(100)
+        return bool(by_python.assignment())
+
+    wait_for(is_subscribed, WAIT_S, "no partition was assigned")
     subscribed = by_python.subscription()
     by_python.close()
 
-    assert first is None or first.error() is None
+    assert [each.error() for each in heard if each is not None and each.error() is not None] == []
     assert assigned == {"orders"}
     assert subscribed == {"orders"}
 
