@@ -65,6 +65,7 @@ async def test_java_logs_in(java: JavaClients, tmp_path: Path, mechanism: str) -
         assert await asyncio.to_thread(refused) == "failed SaslAuthenticationException"
 
 
+@pytest.mark.slow
 async def test_java_renews_its_session_while_it_produces(java: JavaClients, tmp_path: Path) -> None:
     """SEC12: the application sees nothing of it."""
     settings = {"connections_max_reauth_ms": str(REAUTHENTICATION_MS)}

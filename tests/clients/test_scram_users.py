@@ -148,6 +148,7 @@ def is_in(client: AdminClient) -> bool:
 
 
 @pytest.mark.java
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_user_of_kafka_configs_logs_in_at_every_broker(tmp_path: Path) -> None:
     """SEC07: once deleted she gets in no more, and stays where she is."""

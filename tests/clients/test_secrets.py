@@ -232,6 +232,7 @@ def look_at_the_process_and_crash_it(hunted: Hunted) -> None:
     assert admin_of(hunted).list_topics(timeout=WAIT_S).brokers
 
 
+@pytest.mark.slow
 def test_no_secret_is_written_or_answered(tmp_path: Path) -> None:
     hunted = Hunted(tmp_path)
     with hunted.served:
