@@ -30,7 +30,7 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.topic_logs import TopicLogs
 from ottla.broker.replicas.transaction_markers import TransactionMarkers
 from ottla.broker.replicas.transaction_verification import TransactionVerification
-from ottla.broker.runtime import LoopRuntime, StartError
+from ottla.broker.runtime import LoopRuntime
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, Guarded, NewDispatcher, PreparedFrames
 from ottla.broker.server.listeners import Listeners
@@ -194,14 +194,11 @@ class Parts:
         return NodeView(self.runtime, self.server, self.replicas, self.group_loader, self.transaction_loader)
 
     def check_rights(self) -> None:
-        """With the ACLs that the store has. Raises StartError where an authorizer would refuse everything for good."""
-        if not self.runtime.config.authorizer_class_name:
-            return
-        from ottla.broker.authorization.access import why_locked_out
+        """Raises StartError where an authorizer would refuse everything for good."""
+        if self.runtime.config.authorizer_class_name:
+            from ottla.broker.authorization.access import check_first_rights
 
-        why = why_locked_out(self.runtime.config, self.metadata.image)
-        if why is not None:
-            raise StartError(why)
+            check_first_rights(self.runtime.config, self.metadata.image)
 
     def serve(self) -> None:
         """From now on requests are answered, and what is due from time to time is done."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from ottla.broker.authorization.decision_log import DecisionLog
 from ottla.broker.authorization.refusals import refuse_targets
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, StartError
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
 from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, Permission, ResourceType, normal_host
@@ -213,15 +213,15 @@ class Access:
 _FIRST_RIGHTS = frozenset((AclOperation.ALL, AclOperation.ALTER, AclOperation.CLUSTER_ACTION))
 
 
-def why_locked_out(config: ServerConfig, image: MetadataImage) -> str | None:
-    """A sentence where there is no client that could ever be given a right, and no broker that may copy (§51.6)."""
+def check_first_rights(config: ServerConfig, image: MetadataImage) -> None:
+    """Raises StartError where no client could ever be given a right, and no broker may copy (§51.6)."""
     if config.super_users or config.allow_everyone_if_no_acl_found:
-        return None
+        return
     for acl in image.acls.values():
         is_of_cluster = acl.resource_type is ResourceType.CLUSTER and acl.permission is Permission.ALLOW
         if is_of_cluster and acl.operation in _FIRST_RIGHTS:
-            return None
-    return (
+            return
+    raise StartError(
         "with authorizer.class.name, and neither super.users nor an ACL that allows ALTER or CLUSTER_ACTION on the "
         "cluster, no client could do anything: name an administrator and the principal of the brokers in super.users"
     )
