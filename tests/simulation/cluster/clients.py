@@ -70,3 +70,7 @@ def _spawn_transactors(world: "ClusterWorld") -> None:
         world.book.lines[transactional_id].rivals = ids.count(transactional_id)
     committed_reader = CommittedReader(world, world.make_rng("committed reader"), "committed-reader")
     world.spawn_client("committed-reader", committed_reader.live())
+    name = "follower-reader"
+    if (rng := world.make_rng(name)).random() < 0.3:
+        follower_reader = CommittedReader(world, rng, name, reads_from_followers=True)
+        world.spawn_client(name, follower_reader.live())
