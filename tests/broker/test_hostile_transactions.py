@@ -22,7 +22,7 @@ from tests.broker.clusters import ask, until
 from tests.broker.test_transaction_handlers import began, stable
 from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.transactions import mark, marker
-from tests.broker.wire import client_of, running_broker
+from tests.broker.wire import client_of, create_topic, running_broker
 
 FEW = {"transaction_state_log_num_partitions": 1, "offsets_topic_num_partitions": 1}
 NONE = ErrorCode.NONE
@@ -110,6 +110,18 @@ async def test_partition_that_is_named_often_is_added_once(tmp_path: Path) -> No
         producer = await began(broker, 0)
 
         assert await producer.add("t", [0] * 50_000) == [NONE]
+
+        await goes_on(broker, producer)
+
+
+async def test_partitions_that_fit_into_no_record_are_not_added(tmp_path: Path) -> None:
+    """§13.9"""
+    async with running_broker(tmp_path, message_max_bytes=600, **FEW) as broker:
+        producer = await began(broker, 0)
+        async with client_of(broker) as client:
+            await create_topic(client, "wide", partitions=300)
+
+        assert set(await producer.add("wide", range(300))) == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
         await goes_on(broker, producer)
 
