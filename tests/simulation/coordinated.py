@@ -14,6 +14,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from tests.simulation.cluster.client import PASSING
 from tests.simulation.cluster.committed_reading import CommittedReader
+from tests.simulation.cluster.copying import Copier
 from tests.simulation.cluster.decisions import Decisions, OpenTransaction
 from tests.simulation.cluster.known_ids import KnownIds
 from tests.simulation.cluster.replicas import Committed, TrackedLog
@@ -121,13 +122,16 @@ class Coordinated:
         assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
 
     def lives(self) -> list[Any]:
-        """Three producers, of which the last two have one transactional id in every other world; and a reader."""
+        """Three producers, of which the last two have one transactional id in every other world, one that copies, and a
+        reader."""
         ids = ["pay-0", "pay-1", "pay-1" if self.make_rng("rivals").random() < 0.5 else "pay-2"]
         for number, transactional_id in enumerate(ids):
             name = f"transactor-{number}"
             self.transactors.append(Transactor(self, self.make_rng(name), name, transactional_id))  # type: ignore[arg-type]
         for transactional_id in ids:
             self.book.lines[transactional_id].rivals = ids.count(transactional_id)
+        self.transactors.append(Copier(self, self.make_rng("copier"), "copier", "copy-0"))  # type: ignore[arg-type]
+        self.book.lines["copy-0"].copies = True
         reader = CommittedReader(self, self.make_rng("reader"), "committed-reader")  # type: ignore[arg-type]
         return [*(each.live() for each in self.transactors), reader.live()]
 

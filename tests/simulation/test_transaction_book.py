@@ -170,3 +170,49 @@ def test_record_without_its_marker_may_be_read(judge: Judge) -> None:
     assert violated(judge) == []
     book.see("reader", PARTITION, 6, value, at_the_end=True)
     assert violated(judge) == ["I-21"]
+
+
+def copied(book: TransactionBook, *inputs: range) -> None:
+    book.lines["copy"] = Line(copies=True)
+    book.handed_out("copy", (2, 0), (-1, -1))
+    for each in inputs:
+        transaction = book.begin("copy", (2, 0))
+        transaction.inputs = each
+        book.ask_to_end(transaction, commit=True)
+        book.ended(transaction, commit=True)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "offset", "is_wrong"),
+    [
+        ([range(2), range(2, 3)], 3, False),
+        ([], -1, False),
+        ([range(2), range(1, 3)], 3, True),
+        ([range(2), range(2)], 2, True),
+        ([range(2), range(3, 4)], 4, True),
+        ([range(2)], 3, True),
+        ([range(2)], -1, True),
+    ],
+    ids=["once", "nothing", "overlapping", "twice", "one left out", "offset too far", "no offset"],
+)
+def test_inputs_are_copied_once(judge: Judge, inputs: list[range], offset: int, is_wrong: bool) -> None:
+    book = book_of(judge)
+    copied(book, *inputs)
+    aborted = book.begin("copy", (2, 0))
+    aborted.inputs = range(9)
+
+    assert (book.wrong_copy("copy", offset) is not None) is is_wrong
+
+
+@pytest.mark.parametrize("loses_records", [True, False])
+def test_copy_in_doubt_counts_if_it_was_seen(judge: Judge, loses_records: bool) -> None:
+    book = book_of(judge, loses_records=loses_records)
+    copied(book, range(2))
+    doubtful = book.begin("copy", (2, 0))
+    doubtful.inputs = range(2, 4)
+    book.ask_to_end(doubtful, commit=True)
+
+    assert (book.wrong_copy("copy", 4) is None) is loses_records
+    doubtful.seen.add("x")
+    assert book.wrong_copy("copy", 4) is None
+    assert book.wrong_copy("copy", 2) is not None

@@ -30,6 +30,8 @@ class Transaction:
     """Before the first request of it was sent."""
     values: dict[Partition, list[str]] = field(default_factory=dict)
     commits_offset: bool = False
+    inputs: range = range(0)
+    """What it copies, of a producer that consumes, transforms and produces; it commits the offset behind them."""
     asked_to_commit: bool = False
     asked_to_end: bool = False
     was_replaced: bool = False
@@ -63,6 +65,8 @@ class Line:
     producer_ids: list[int] = field(default_factory=list)
     """In the order in which they were handed out: they need not rise, as each broker has a block of its own."""
     rivals: int = 1
+    copies: bool = False
+    """Its offset is not the number of a transaction, but how many inputs it has copied."""
     unanswered_until_us: int = NEVER
     """A request for a producer id and epoch that its client has given up may still be served until then."""
 
@@ -236,3 +240,19 @@ class TransactionBook:
                 # In doubt, and what would show it may be gone.
                 last.add(transaction.number)
         return last
+
+    def wrong_copy(self, transactional_id: str, offset: int) -> str | None:
+        """Whether some input is not in what was committed, or twice, or not below the committed offset (-1: none)."""
+        copies = [each for each in self.transactions if each.transactional_id == transactional_id and each.inputs]
+        in_doubt = [each for each in copies if each.may_be_seen and not each.is_committed and not each.seen]
+        if in_doubt and self._loses_records:
+            # What would show it may be gone.
+            return None
+        copied = 0
+        for transaction in sorted(copies, key=lambda each: each.inputs.start):
+            if not (transaction.is_committed or transaction.seen):
+                continue
+            if transaction.inputs.start != copied:
+                return f"{transaction} has copied {transaction.inputs}, those before it {copied}"
+            copied = transaction.inputs.stop
+        return None if max(offset, 0) == copied else f"{copied} inputs were copied, {offset} is read"

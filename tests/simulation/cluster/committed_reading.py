@@ -147,7 +147,8 @@ class CommittedReader:
             if transaction in still_pending:
                 self._world.judge.violated("I-24", f"{read} of {group_id} is read as stable, {transaction} is open")
         (offset,) = (offset for offset, _ in read.values())
-        self._book.see_offset(group_id, offset)
+        if not self._book.lines[transactional_id].copies:
+            self._book.see_offset(group_id, offset)
         return offset
 
     def _pending_offsets(self, transactional_id: str) -> list[Transaction]:

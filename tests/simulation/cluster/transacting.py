@@ -252,8 +252,12 @@ class Transactor:
         self._judge("add partitions", code_of(response))
         self._added.add(partition)
 
+    def _offset_of(self, transaction: Transaction) -> int:
+        """What it commits."""
+        return transaction.number
+
     async def _commit_offset(self, transaction: Transaction) -> None:
-        """Its number, for a partition that has a name only."""
+        """For a partition that has a name only."""
         group_id = group_of(self.transactional_id)
         if not self._registers_implicitly:
             adding = AddOffsetsToTxnRequest(
@@ -266,7 +270,8 @@ class Transactor:
             response = await self._ask_coordinator(TRANSACTION, self.transactional_id, adding, version)
             self._judge("add offsets", response.error_code)
         topic, index = self._book.partitions[0]
-        offsets = [TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=transaction.number)]
+        offset = self._offset_of(transaction)
+        offsets = [TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)]
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group_id,
