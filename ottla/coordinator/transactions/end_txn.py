@@ -130,7 +130,8 @@ def _raising_error(entry: TransactionalIdEntry, request: EndTransaction, *, rais
     if not is_same_id and not is_before_rollover:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if is_before_rollover or (is_same_id and request.producer_epoch + 1 == metadata.producer_epoch):
-        return _repeated(metadata.state, commit=request.commit) if raised_epoch else ErrorCode.PRODUCER_FENCED
+        error = _repeated(metadata.state, commit=request.commit)
+        return error if raised_epoch or error is not ErrorCode.NONE else ErrorCode.PRODUCER_FENCED
     if request.producer_epoch != metadata.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
     # An abort is legal without a transaction: the client cannot know whether its failed produce registered anything.

@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import Producer, TransactionLog
 
 NONE = ErrorCode.NONE
-REFUSED = {ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS}
+REFUSED = {ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE}
 
 
 def adding(log: TransactionLog, newer: Producer) -> None:
