@@ -50,13 +50,13 @@ TRANSACTIONS_FOUND_BY = {
     "answers before the decision": 1,
     "completes before markers": 1,
     "sends markers before the decision": 1,
-    "sends markers of what it loaded": 30,
+    "sends markers of what it loaded": 10,
     "asks no coordinator": 5,
     "forgets who asked about partitions": 33,
     "lists what was committed before": 5,
     "stores no next producer id": 5,
     "keeps no index on followers": 1,
-    "calls pending offsets stable": 5,
+    "calls pending offsets stable": 1,
 }
 ACLS_FOUND_BY = {
     "authorizes sessions once": 4,
