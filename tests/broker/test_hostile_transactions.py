@@ -266,7 +266,7 @@ async def test_strange_offset_commits_leave_the_transaction(tmp_path: Path) -> N
     ids=str,
 )
 async def test_strange_markers_harm_no_transaction(tmp_path: Path, fields: dict[str, Any], code: ErrorCode) -> None:
-    """Whoever may write markers may write any; a broker that starts again reads its log all the same."""
+    """A client that may write markers may write any; a broker that starts again reads its log all the same."""
     async with running_broker(tmp_path, **FEW) as broker:
         producer = await began(broker, 0)
         async with client_of(broker) as client:

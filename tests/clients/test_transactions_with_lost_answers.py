@@ -106,7 +106,7 @@ def test_tx25_answer_with_an_epoch_that_is_lost_comes_again(broker: Any) -> None
 
 @pytest.mark.parametrize("partition", [0, 1], ids=["of the transaction", "not yet of it"])
 def test_tx23_records_that_come_after_the_abort_are_refused(broker: Any, partition: int) -> None:
-    """Their transaction has timed out while they were on their way; they open none that nobody ends."""
+    """Their transaction has timed out while they were on their way; they open none that no marker ends."""
     sender = transactional(broker, transaction_timeout_ms=1000, message_timeout_ms=1000)
     sender.begin_transaction()
     send(sender, "in time", 0)

@@ -77,7 +77,7 @@ INTENDED = {
     ),
 }
 # Kafka gives a producer the epoch of the one that has replaced it, if that has ended a transaction alike. Below level 2
-# no record tells that case from an abort by the coordinator, which the producer may repeat.
+# no record shows that case apart from an abort by the coordinator, which the producer may repeat.
 INTENDED_AT_LEVEL_2 = {
     Differing(
         "replaced_by_the_older_protocol", f"EndTxn v5 {end}: NONE {pair}", f"EndTxn v5 {end}: PRODUCER_FENCED none"

@@ -85,7 +85,7 @@ def test_zombie_is_refused_and_changes_nothing(
 
     error = result.error if isinstance(result, VerifyResult) else result
     if (point, request_name) == ("open", "initialize"):
-        # Whoever knows the producer id may have its transaction aborted, but gets no epoch by that.
+        # A client that knows the producer id may have its transaction aborted, but gets no epoch by that.
         assert error is ErrorCode.CONCURRENT_TRANSACTIONS
         assert (log.state(), zombie.pair) == (S.PREPARE_ABORT, pair)
         return

@@ -42,7 +42,7 @@ class KnownIds:
             self._loaded.add(hosted)
             replica = self._broker.replicas.find(TRANSACTION_STATE, hosted.index)
             if replica is None or (replica.is_leader, replica.leader_epoch) != (True, hosted.leader_epoch):
-                # It has been replaced, and is about to be told.
+                # It has been replaced, and does not know it yet.
                 continue
             if is_new:
                 self._look_at_loaded(hosted, replica.log)
