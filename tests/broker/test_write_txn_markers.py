@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.replicas.transaction_markers import (
-    APPEND_TIMEOUT_MS,
-    APPENDS_PER_STEP,
-    MarkerAppend,
-    TransactionMarkers,
-)
+from ottla.broker.replicas.transaction_markers import APPENDS_PER_STEP, MarkerAppend, TransactionMarkers
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.protocol.records.batch import iterate_batches
@@ -21,6 +16,7 @@ from tests.simulation.links import Cut
 
 NONE = ErrorCode.NONE
 ABORT, COMMIT = False, True
+TIMEOUT_MS = 7_000
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -153,7 +149,7 @@ def test_marker_counts_when_all_in_sync_replicas_have_it() -> None:
     noted: list[tuple[str, int, int, int, bool]] = []
 
     async def story() -> None:
-        nodes = await cluster.started(0, 1, replica_lag_time_max_ms=600_000)
+        nodes = await cluster.started(0, 1, replica_lag_time_max_ms=600_000, request_timeout_ms=TIMEOUT_MS)
         topic = await cluster.create(nodes[0], "t", factor=2)
         leader = nodes[topic.partitions[0].leader]
         await cluster.until(lambda: leader.broker.replicas.find("t", 0) is not None)
@@ -162,12 +158,14 @@ def test_marker_counts_when_all_in_sync_replicas_have_it() -> None:
         begin = cluster.clock.now_ms()
         assert await cluster.spawn(leader, markers.append_all([committing(7)])) == [NONE]
         assert noted == [("t", 0, 7, 0, True)]
-        assert cluster.clock.now_ms() - begin < APPEND_TIMEOUT_MS
+        assert cluster.clock.now_ms() - begin < TIMEOUT_MS
 
         # The follower's connection is that of a client.
         cuts = Cut.both_ways([leader.host], ["client"])
         cluster.links.cut(*cuts)
+        begin = cluster.clock.now_ms()
         assert await cluster.spawn(leader, markers.append_all([committing(8)])) == [ErrorCode.REQUEST_TIMED_OUT]
+        assert TIMEOUT_MS <= cluster.clock.now_ms() - begin < 2 * TIMEOUT_MS
         assert noted == [("t", 0, 7, 0, True)]
         cluster.links.heal(*cuts)
         await cluster.until(lambda: len(noted) == 2)

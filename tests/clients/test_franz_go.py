@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.admin import KafkaAdminClient
+from kafka.structs import TopicPartition
 
+from ottla import BrokerThread
 from tests.clients.go_programs import built
 from tests.conftest import QUICK_GROUPS
 from tests.served import ServedBroker
+from tests.simulation.cluster.small_epochs import small_epochs
 
 SOURCES = Path(__file__).parent / "go"
 SCENARIO_WITHIN_S = 60
@@ -25,7 +29,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(broker: ServedBroker, program: Path) -> Any:
     command = [str(program), broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SCENARIO_WITHIN_S)
-    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{broker.stderr[-3000:]}"
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{getattr(broker, 'stderr', '')[-3000:]}"
     return json.loads(done.stdout)
 
 
@@ -45,6 +49,20 @@ def test_franz_go_copies_in_transactions_of_a_group(broker: ServedBroker, progra
 
     assert found.pop("aborted") > 1
     assert found == {"copied": list(range(120)), "uncommitted": 120}
+
+
+def test_tx20_franz_go_goes_on_with_other_producer_ids(programs: Path) -> None:
+    """KIP-890: an EndTxn whose producer epochs are used up is answered with the next id and epoch 0."""
+    settings = QUICK_GROUPS | {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    with small_epochs(are_drawn=True), BrokerThread(settings=settings) as broker:
+        found: Any = said(broker, programs / "transact")  # type: ignore[arg-type]
+        asker = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        place = TopicPartition("out", 0)
+        producers = {each.producer_id for each in asker.describe_producers([place])[place].active_producers}
+        asker.close()
+
+    assert found["copied"] == list(range(120))
+    assert len(producers) > 1
 
 
 @pytest.mark.skipif("OTTLA_KGO" not in os.environ, reason="`make nightly` runs it: Go builds the suite for a minute")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla import BrokerThread
+from ottla.testing.faults.actions import Disconnect
 from tests.cli.hanging import write_hanging
 from tests.cli.runner import run
 from tests.clients.test_confluent_kafka import create_topic
@@ -75,6 +77,18 @@ def test_client_sees_the_same_with_three_brokers(tmp_path: Path) -> None:
         create_topic(cluster, "out")
 
         assert seen_by_client(cluster) == SEEN
+
+
+def test_client_sees_the_same_when_answers_to_the_end_are_lost() -> None:
+    """TX24, by `transaction.version` 2 and below: each EndTxn that is repeated gets the pair of the first."""
+    with BrokerThread(settings=SETTINGS) as broker:
+        for topic in ("in", "out"):
+            create_topic(broker, topic)  # type: ignore[arg-type]
+        lost = Disconnect("after")
+        with broker.faults.fault(api="EndTxn", nth="every 2", times="unlimited", do=lost) as rule:
+            assert seen_by_client(broker) == SEEN  # type: ignore[arg-type]
+
+        assert rule.hits > 5
 
 
 def rows(printed: str) -> list[list[str]]:

@@ -13,6 +13,7 @@ from kafka.errors import CoordinatorNotAvailableError
 from ottla import ClusterThread
 from ottla.broker.replicas.transaction_verification import PendingVerification
 from ottla.cluster.image import TRANSACTION_STATE
+from ottla.testing.faults.actions import Error
 from tests.broker.clusters import QUICK_SESSIONS
 from tests.clients.test_confluent_kafka import consumer, producer
 from tests.clients.test_librdkafka_transactions import TO_THE_END, until_end
@@ -190,3 +191,73 @@ def test_tx17_epochs_last_while_the_coordinator_cannot_store(cluster: ClusterThr
     second.commit_transaction(WAIT_S)
     wait_until_read(cluster, 0, b"second")
     del first
+
+
+def placed_apart(cluster: ClusterThread) -> tuple[int, int]:
+    """The coordinator of `tx`, and another broker that leads the only partition of `t`."""
+    sender = transactional(cluster)
+    coordinator = cluster.leader_of(TRANSACTION_STATE, 0)
+    assert coordinator is not None
+    leader, other = (node_id for node_id in cluster.node_ids if node_id != coordinator)
+    create(cluster, [leader, other, coordinator])
+    del sender
+    return coordinator, leader
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("killed", ["TX12 the coordinator", "TX14 the leader"])
+def test_decided_transaction_ends_though_a_broker_is_killed(
+    cluster: ClusterThread, killed: str, *, commits: bool
+) -> None:
+    """Between the answer to EndTxn and the marker: the next coordinator writes it, or the next leader gets it."""
+    coordinator, leader = placed_apart(cluster)
+    sender = transactional(cluster)
+    for value, ends in (("kept", sender.commit_transaction), ("dropped", sender.abort_transaction)):
+        sender.begin_transaction()
+        send(sender, value, 0)
+        ends(WAIT_S)
+    wait_until_read(cluster, 0, b"kept")
+    sender.begin_transaction()
+    send(sender, "decided", 0)
+    refused = Error("NOT_ENOUGH_REPLICAS")
+    with cluster.faults.fault(api="WriteTxnMarkers", peer="broker", do=refused, times="unlimited") as rule:
+        (sender.commit_transaction if commits else sender.abort_transaction)(WAIT_S)
+        rule.wait(hits=1, within=WAIT_S)
+        assert described(cluster).state.name == ("PREPARE_COMMIT" if commits else "PREPARE_ABORT")
+        assert read(cluster, 0) == [b"kept"]
+        cluster.kill(coordinator if "TX12" in killed else leader)
+
+    expected = [b"kept", b"decided"] if commits else [b"kept"]
+    wait_until_read(cluster, 0, *expected)
+    sender.begin_transaction()
+    send(sender, "next", 0)
+    sender.commit_transaction(WAIT_S)
+    wait_until_read(cluster, 0, *expected, b"next")
+
+
+@pytest.mark.parametrize("goes", ["killed", "shut down"])
+def test_tx28_transactions_go_on_when_all_brokers_were_down(cluster: ClusterThread, goes: str) -> None:
+    """One is open, the markers of the other are not written yet."""
+    coordinator, _ = placed_apart(cluster)
+    undecided, decided = transactional(cluster, "tx"), transactional(cluster, "decided")
+    for sender in (undecided, decided):
+        sender.begin_transaction()
+        send(sender, "before", 0)
+    refused = Error("NOT_ENOUGH_REPLICAS")
+    with cluster.faults.fault(api="WriteTxnMarkers", peer="broker", do=refused, times="unlimited") as rule:
+        decided.commit_transaction(WAIT_S)
+        rule.wait(hits=1, within=WAIT_S)
+        for node_id in (coordinator, *(each for each in cluster.node_ids if each != coordinator)):
+            (cluster.kill if goes == "killed" else cluster.shut_down)(node_id)
+    for node_id in range(3):
+        cluster.restart(node_id)
+
+    send(undecided, "after", 0)
+    undecided.commit_transaction(WAIT_S)
+
+    wait_until_read(cluster, 0, b"before", b"before", b"after")
+    for sender in (undecided, decided):
+        sender.begin_transaction()
+        send(sender, "next", 0)
+        sender.commit_transaction(WAIT_S)
+    wait_until_read(cluster, 0, b"before", b"before", b"after", b"next", b"next")

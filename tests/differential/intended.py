@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ottla.broker.config.alter import ConfigResourceType
 from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Outcome, Silence
@@ -326,6 +327,18 @@ def _asks_about_no_transaction(exchange: Exchange, difference: Difference) -> bo
     return is_asked_by_broker and not exchange.asked.request.transactions and isinstance(exchange.theirs, Silence)
 
 
+def _is_of_a_replaced_producer(exchange: Exchange, difference: Difference) -> bool:
+    """It ends again what its successor has ended by the older protocol."""
+    if exchange.asked.api.name != "EndTxn" or exchange.asked.version < 5:
+        return False
+    ours, theirs = exchange.ours, exchange.theirs
+    if not isinstance(ours, Answer) or not isinstance(theirs, Answer):
+        return False
+    codes = ours.message.error_code, theirs.message.error_code
+    is_next = theirs.message.producer_epoch == exchange.asked.request.producer_epoch + 1
+    return codes == (ErrorCode.PRODUCER_FENCED, ErrorCode.NONE) and is_next and bool(difference.path)
+
+
 INTENDED: tuple[Intended, ...] = (
     Intended(
         "elected leaders",
@@ -362,6 +375,9 @@ INTENDED: tuple[Intended, ...] = (
     Intended("quorum", "The metadata is in a store, whose revisions stand for offsets.", _is_of_the_quorum),
     Intended("cursors", "Kafka adds up a cursor and the size of a page to a negative number.", _is_beyond_an_int),
     Intended("no transactions", "Kafka never answers a question about none.", _asks_about_no_transaction),
+    Intended(
+        "replaced producers", "Kafka gives one the epoch that has replaced it (KIP-890).", _is_of_a_replaced_producer
+    ),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 

@@ -197,6 +197,21 @@ def fenced_by_a_newer_one(script: Script) -> None:
     script.log("t")
 
 
+def replaced_by_the_older_protocol(script: Script) -> None:
+    """The newer producer's transaction ends and leaves its epoch as it is, one above that of the older."""
+    script.create("t")
+    for commit in (True, False):
+        name = "commits" if commit else "aborts"
+        older, newer = ScriptedProducer(script, name), ScriptedProducer(script, name)
+        older.initialize()
+        newer.initialize()
+        newer.add({"t": [0]})
+        newer.end(commit=commit)
+        older.end(commit=not commit, version=5)
+        older.end(commit=commit, version=5)
+        newer.describe()
+
+
 def timed_out(script: Script) -> None:
     """The coordinator aborts, and the producer goes on."""
     script.create("t")
@@ -276,6 +291,7 @@ SCRIPTS = (
     coordinators_topic,
     offsets_of_groups,
     fenced_by_a_newer_one,
+    replaced_by_the_older_protocol,
     timed_out,
     recovered_with_its_pair,
     stuck_decision,

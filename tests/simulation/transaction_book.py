@@ -30,7 +30,14 @@ class Transaction:
     """Before the first request of it was sent."""
     values: dict[Partition, list[str]] = field(default_factory=dict)
     commits_offset: bool = False
+    inputs: range = range(0)
+    """What it copies, of a producer that consumes, transforms and produces; it commits the offset behind them."""
     asked_to_commit: bool = False
+    asked_to_end: bool = False
+    was_replaced: bool = False
+    """When its end was asked for."""
+    has_pending_offset: bool = False
+    """The group's coordinator has said so."""
     is_committed: bool | None = None
     """None: in doubt, or not decided."""
     seen: set[str] = field(default_factory=set)
@@ -58,6 +65,8 @@ class Line:
     producer_ids: list[int] = field(default_factory=list)
     """In the order in which they were handed out: they need not rise, as each broker has a block of its own."""
     rivals: int = 1
+    copies: bool = False
+    """Its offset is not the number of a transaction, but how many inputs it has copied."""
     unanswered_until_us: int = NEVER
     """A request for a producer id and epoch that its client has given up may still be served until then."""
 
@@ -121,15 +130,16 @@ class TransactionBook:
         line = self.lines[transaction.transactional_id]
         return line.is_later(line.latest, transaction.pair)
 
-    def ask_to_commit(self, transaction: Transaction) -> None:
+    def ask_to_end(self, transaction: Transaction, *, commit: bool) -> None:
         """Before the first request; one of a producer that was replaced must fail."""
-        if not self.is_replaced(transaction):
-            transaction.asked_to_commit = True
+        transaction.asked_to_end = True
+        transaction.was_replaced = self.is_replaced(transaction)
+        transaction.asked_to_commit = commit and not transaction.was_replaced
 
     def ended(self, transaction: Transaction, *, commit: bool) -> None:
         """EndTxn was answered without an error."""
-        if commit and not transaction.asked_to_commit:
-            self._judge.violated("I-8", f"{transaction} was committed after its producer had been replaced")
+        if transaction.was_replaced:
+            self._judge.violated("I-8", f"{transaction} was ended by its producer, which had been replaced")
         transaction.is_committed = commit
         self._judge.counts["transactions committed" if commit else "transactions aborted"] += 1
 
@@ -152,12 +162,33 @@ class TransactionBook:
         if at_the_end:
             transaction.kept.add(value)
 
+    def passed(self, reader: str, partition: Partition, offsets: range, values: Set[str]) -> None:
+        """An answer had these values, and its reader goes on behind the offsets: all that was committed there."""
+        if self._loses_records:
+            return
+        for (place, value), offset in self._offsets.items():
+            if place != partition or offset not in offsets or value in values:
+                continue
+            transaction = self._of_value[value]
+            if (transaction.is_committed or transaction.seen) and offset not in self.undecided_in(partition):
+                self._judge.violated("I-22", f"{reader} passes {value} at {offset} of {partition}, of {transaction}")
+
     def see_offset(self, group_id: str, number: int) -> None:
         """A committed offset, which is a transaction's number."""
         if not 0 < number <= len(self.transactions):
             self._judge.violated("I-24", f"{group_id} has the offset {number}, which no transaction committed")
         elif not (transaction := self.transactions[number - 1]).may_be_seen or not transaction.commits_offset:
             self._judge.violated("I-24", f"{group_id} has the offset of {transaction}, which was not committed")
+
+    def pending_offsets(self, transactional_id: str) -> list[Transaction]:
+        """Transactions whose producer has not asked for their end, with an offset that the group's coordinator has."""
+        return [
+            transaction
+            for transaction in self.transactions
+            if transaction.transactional_id == transactional_id
+            and transaction.has_pending_offset
+            and not transaction.asked_to_end
+        ]
 
     # At the end.
 
@@ -209,3 +240,19 @@ class TransactionBook:
                 # In doubt, and what would show it may be gone.
                 last.add(transaction.number)
         return last
+
+    def wrong_copy(self, transactional_id: str, offset: int) -> str | None:
+        """Whether some input is not in what was committed, or twice, or not below the committed offset (-1: none)."""
+        copies = [each for each in self.transactions if each.transactional_id == transactional_id and each.inputs]
+        in_doubt = [each for each in copies if each.may_be_seen and not each.is_committed and not each.seen]
+        if in_doubt and self._loses_records:
+            # What would show it may be gone.
+            return None
+        copied = 0
+        for transaction in sorted(copies, key=lambda each: each.inputs.start):
+            if not (transaction.is_committed or transaction.seen):
+                continue
+            if transaction.inputs.start != copied:
+                return f"{transaction} has copied {transaction.inputs}, those before it {copied}"
+            copied = transaction.inputs.stop
+        return None if max(offset, 0) == copied else f"{copied} inputs were copied, {offset} is read"

@@ -51,6 +51,8 @@ class TransactionalWorld(World):
 
     def draw_plan(self, rng: random.Random) -> Any:
         plan = super().draw_plan(rng)
+        # Nothing is asked of a coordinator here.
+        plan.transacts = False
         plan.members_of_group = [1]
         plan.may_lose_power &= plan.syncs_every_write
         return plan

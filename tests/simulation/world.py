@@ -19,11 +19,13 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from tests.simulation.broker_process import BrokerProcess, Machine
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
+from tests.simulation.coordinated import Coordinated, TransactionInspector
 from tests.simulation.invariants import Inspector, hosted_partitions
 from tests.simulation.judge import Judge, static_id_of
 from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.plan import RETENTION_MINUTES, Plan
 from tests.simulation.replay import LoadCheck, differences, live_states, replayed
 from tests.simulation.scraping import Scraper
 from tests.simulation.slices import slices_of_one
@@ -36,49 +38,7 @@ LONGEST_STALL_MS = 8_000
 # Finding the coordinator again, joining again, and a heartbeat to learn that one must: while the world is calm.
 REACTION_MS = 6_000
 STEPS_MAX = 2_000_000
-# Longer than any run. After it, what is not used any more is looked for by some runs, every ten minutes.
-RETENTION_MINUTES = 30
 EXPIRY_CHECK_MINUTES = 10
-
-
-@dataclass
-class Plan:
-    """What is drawn at the beginning of a run."""
-
-    initial_rebalance_delay_ms: int
-    members_of_group: list[int]
-    stormy_ms: int
-    fault_every_ms: int
-    restarts: bool
-    may_lose_power: bool
-    syncs_every_write: bool
-    disk_fails: bool
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> "Plan":
-        return cls(
-            initial_rebalance_delay_ms=rng.choice([0, 0, 500, 3_000]),
-            members_of_group=[rng.randint(1, 5) for _ in range(rng.randint(1, 3))],
-            stormy_ms=rng.choice([20_000, 40_000, 80_000]),
-            fault_every_ms=rng.choice([1_000, 4_000, 15_000]),
-            restarts=rng.random() < 0.7,
-            may_lose_power=rng.random() < 0.5,
-            syncs_every_write=rng.random() < 0.5,
-            disk_fails=rng.random() < 0.3,
-        )
-
-    def settings(self) -> dict[str, str]:
-        """Server properties."""
-        settings = {
-            "group.initial.rebalance.delay.ms": str(self.initial_rebalance_delay_ms),
-            "offsets.topic.num.partitions": "3",
-            "offsets.topic.replication.factor": "1",
-            "offsets.retention.minutes": str(RETENTION_MINUTES),
-            "producer.id.expiration.ms": str(RETENTION_MINUTES * 60_000),
-        }
-        if self.syncs_every_write:
-            settings["log.flush.interval.messages"] = "1"
-        return settings
 
 
 @dataclass
@@ -116,9 +76,13 @@ class World:
         self._scraper: Scraper | None = None
         self._next_crash_takes_power = False
         self._load_check: LoadCheck | None = None
+        self._coordinated = Coordinated(self, ADDRESS) if self.plan.transacts else None
+        self._transaction_inspector: TransactionInspector | None = None
 
     def draw_plan(self, rng: random.Random) -> Plan:
-        return Plan.draw(rng)
+        plan = Plan.draw(rng)
+        plan.draw_transactions(self._rng("transacts"))
+        return plan
 
     def settings(self) -> dict[str, str]:
         """Of the broker."""
@@ -204,6 +168,8 @@ class World:
             await self._fault(rng)
         self.calm.set()
         await self._come_to_rest()
+        if self._coordinated is not None:
+            await self._coordinated.finish()
         await self._read_all_offsets()
         self.is_over = True
         await wait_for_all(tasks)
@@ -241,7 +207,7 @@ class World:
         """Of clients that are members of no group."""
         lives = [Producer(self, self._rng(f"producer {number}"), number, number == 0).live() for number in range(2)]
         lives += [Reader(self, self._rng(f"reader {number}"), self.partitions[number]).live() for number in range(2)]
-        return lives
+        return lives if self._coordinated is None else [*lives, *self._coordinated.lives()]
 
     def _client_ended(self, task: "asyncio.Task[None]") -> None:
         error = task.exception()
@@ -256,6 +222,8 @@ class World:
         errors = {ErrorCode(topic.error_code).name for topic in response.topics}
         if errors != {"NONE"}:
             self.judge.violated("answers", f"create topics was answered {errors}")
+        if self._coordinated is not None:
+            await self._coordinated.create_topic()
 
     # The broker's lives.
 
@@ -263,7 +231,7 @@ class World:
         """Whether it has started; a crash may come first."""
         self.judge.incarnation += 1
         self.trace.note("start", self.judge.incarnation)
-        self._inspector = self._scraper = None
+        self._inspector = self._scraper = self._transaction_inspector = None
         self._broker = self._machine.boot(ADDRESS)
         try:
             await self._broker.started()
@@ -278,6 +246,8 @@ class World:
         broker = self._broker.broker
         self._broker.context.run(hosted_partitions, broker)
         self._inspector, self._scraper = Inspector(self.judge, broker), Scraper(self.judge, broker)
+        if self._coordinated is not None:
+            self._transaction_inspector = TransactionInspector(self._coordinated, broker)
         return True
 
     def _scrape(self) -> None:
@@ -434,6 +404,8 @@ class World:
                 self.judge.violated("I-17", f"after a restart: {difference}")
         if process is not None and self._inspector is not None:
             self._inspector.look()
+            if self._transaction_inspector is not None:
+                self._transaction_inspector.look()
         if self.judge.violations or self.loop.failures:
             raise Violated
         if self.loop.steps > STEPS_MAX:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_security import own_part
 
-_NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported"
+_NO_TWO_PHASE_COMMIT = "two-phase commit (KIP-939) is not supported; false is accepted"
 _NO_STORE_PASSWORD = "key stores and trust stores are PEM, where only the key has a password: ssl.key.password"
 _NO_KERBEROS = "GSSAPI is not supported"
 _NO_OAUTH_CLIENT = "brokers do not log in to each other by OAUTHBEARER"
@@ -120,6 +120,8 @@ _IDLE = {
     "queued.max.requests",
 }
 _IDLE_PREFIXES = ("controller.", "metadata.log.", "share.coordinator.")
+# Refused, but where they ask for nothing.
+_MAY_BE_FALSE = {"transaction.two.phase.commit.enable"}
 # Of brokers, as these measure changes of topics.
 _NOT_IDLE_PREFIX = "controller.quota."
 _CONTROLLER_LISTENERS = "controller.listener.names"
@@ -166,9 +168,13 @@ def refused_properties() -> dict[str, str]:
 
 def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """The properties that have an effect, and the names of the others."""
-    idle = tuple(filter(is_idle, static))
+    idle = tuple(name for name, text in static.items() if is_idle(name) or _asks_for_nothing(name, text))
     kept = {name: text for name, text in static.items() if name not in idle}
     return kept | listeners_of_broker(static), idle
+
+
+def _asks_for_nothing(name: str, text: str) -> bool:
+    return name in _MAY_BE_FALSE and text.strip().lower() == "false"
 
 
 def listeners_of_broker(static: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,13 @@ from ottla.broker.config.options import INT_MAX, integer
 
 
 class TransactionOptions:
+    request_timeout_ms = integer(
+        "request.timeout.ms",
+        30000,
+        "How long a transaction coordinator waits until a record of its own is replicated, and a leader until a marker "
+        "is, in milliseconds.",
+        at_least=1,
+    )
     transaction_max_timeout_ms = integer(
         "transaction.max.timeout.ms",
         900000,

@@ -35,9 +35,6 @@ from ottla.protocol.records.compression import Codec
 from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
-# Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
-APPEND_TIMEOUT_MS = 30_000
-
 
 class TransactionCoordinator:
     def __init__(
@@ -66,7 +63,8 @@ class TransactionCoordinator:
             replicas,
             metadata,
             codec=Codec.NONE,
-            append_timeout_ms=APPEND_TIMEOUT_MS,
+            # Kafka waits for the timeout of the transaction, which may be an hour: the client has given up by then.
+            append_timeout_ms=runtime.config.request_timeout_ms,
             load_buffer_bytes=runtime.config.transaction_state_log_load_buffer_size,
             observe=self._observe,
             dispatch=markers.send,

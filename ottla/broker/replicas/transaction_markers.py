@@ -14,8 +14,6 @@ from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.storage.log import AppendInfo
 
-APPEND_TIMEOUT_MS = 30_000
-"""The default of Kafka's `request.timeout.ms`."""
 APPENDS_PER_STEP = 100
 """Some 5 ms of the loop."""
 
@@ -104,7 +102,7 @@ class _Outcomes:
         self._codes = [ErrorCode.REQUEST_TIMED_OUT] * count
         self._unknown = count
         self._done = done
-        self._timer = runtime.schedule(APPEND_TIMEOUT_MS, self._end)
+        self._timer = runtime.schedule(runtime.config.request_timeout_ms, self._end)
 
     def note(self, n: int, code: ErrorCode) -> None:
         """What comes when the time is over changes nothing."""

@@ -158,7 +158,8 @@ class PendingVerification:
         self._batches = batches
         self._operation = operation
         self._is_enabled = config.transaction_partition_verification_enable
-        self._retry_until_ms = runtime.clock.now_ms() + config.add_partitions_to_txn_retry_backoff_max_ms
+        retry_ms = min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms)
+        self._retry_until_ms = runtime.clock.now_ms() + retry_ms
         self.verified = Verified({}, {})
         self._unknown: list[TopicPartition] = []
         self._done: Callable[[Verified], None] | None = None

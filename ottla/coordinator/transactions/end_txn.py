@@ -81,7 +81,11 @@ def _end_error(entry: TransactionalIdEntry, request: EndTransaction) -> ErrorCod
 
 
 def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntry, request: EndTransaction) -> None:
-    error, metadata = _raising_error(entry, request), entry.metadata
+    metadata = entry.metadata
+    # By level 2 the coordinator too ends transactions so. Where the older protocol has ended the last one, its producer
+    # has the epoch from InitProducerId, and has replaced the one before: that must not be given the epoch.
+    raised_epoch = metadata.client_version >= 2 or context.transaction_version() < 2
+    error = _raising_error(entry, request, raised_epoch=raised_epoch)
     # The epoch that fenced the last one is for no client: the repetition of such an abort takes it to the next id.
     if error is not None and (error is not ErrorCode.NONE or metadata.producer_epoch != EPOCH_MAX):
         pair = (metadata.producer_id, metadata.producer_epoch) if error is ErrorCode.NONE else ()
@@ -111,8 +115,9 @@ def _end_and_raise_epoch(context: TransactionContext, entry: TransactionalIdEntr
     )
 
 
-def _raising_error(entry: TransactionalIdEntry, request: EndTransaction) -> ErrorCode | None:
-    """None: the transaction is to be ended. NONE: it was, and the client did not hear of it."""
+def _raising_error(entry: TransactionalIdEntry, request: EndTransaction, *, raised_epoch: bool) -> ErrorCode | None:
+    """None: the transaction is to be ended. NONE: it was, and the client did not hear of it. `raised_epoch`: the end of
+    the last transaction may have."""
     metadata = entry.metadata
     is_same_id = request.producer_id == metadata.producer_id
     is_before_rollover = (
@@ -125,7 +130,8 @@ def _raising_error(entry: TransactionalIdEntry, request: EndTransaction) -> Erro
     if not is_same_id and not is_before_rollover:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if is_before_rollover or (is_same_id and request.producer_epoch + 1 == metadata.producer_epoch):
-        return _repeated(metadata.state, commit=request.commit)
+        error = _repeated(metadata.state, commit=request.commit)
+        return error if raised_epoch or error is not ErrorCode.NONE else ErrorCode.PRODUCER_FENCED
     if request.producer_epoch != metadata.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
     # An abort is legal without a transaction: the client cannot know whether its failed produce registered anything.

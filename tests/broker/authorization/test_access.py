@@ -15,11 +15,14 @@ from ottla.broker.logging import LEVELS, ROOT
 from ottla.broker.runtime import StartError
 from ottla.broker.server.apis import APIS, METADATA
 from ottla.broker.server.dispatch import VERSION_BITS, Route
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.security.acl import AclOperation, PatternType
 from ottla.security.authentication import Principal
@@ -405,3 +408,27 @@ async def test_a_failed_decision_among_many_is_a_refusal(world: Secured, monkeyp
     access = authorization.access(Principal("User", "alice"), "127.0.0.1", "Metadata")
     names = [f"t-{number}" for number in range(2_000)]
     assert access.denied_names(AclOperation.DESCRIBE, TOPIC, names) == {"t-7"}
+
+
+async def test_denied_topic_keeps_others_out_of_a_transaction(world: Secured) -> None:
+    """TX32: one answer names what is denied, the others were not tried, and the transaction does not begin."""
+    await world.set_acls([acl("WRITE", TRANSACTIONAL_ID, "mine"), acl("WRITE", TOPIC, "orders")])
+    alice = await world.client("alice")
+    begin = InitProducerIdRequest(transactional_id="mine", transaction_timeout_ms=1000)
+    while (producer := await alice.ask(begin, 4)).error_code:
+        # Its coordinator comes with the topic, which is made when someone looks for it.
+        await alice.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["mine"]), 6)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="mine",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in ("orders", "secret")],
+    )
+
+    added = (await alice.ask(request, 3)).results_by_topic_v3_and_below
+    codes = {topic.name: topic.results_by_partition[0].partition_error_code for topic in added}
+    admin = await world.client("admin")
+    (described,) = (await admin.ask(DescribeTransactionsRequest(transactional_ids=["mine"]), 0)).transaction_states
+
+    assert codes == {"orders": 55, "secret": 29}
+    assert (described.transaction_state, described.topics) == ("Empty", [])

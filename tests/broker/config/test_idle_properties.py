@@ -68,3 +68,11 @@ async def test_start_without_idle_properties_warns_of_nothing(tmp_path: Path) ->
     await broker.stop()
 
     assert "properties without effect" not in [event for event, _ in log.events]
+
+
+def test_two_phase_commit_may_be_switched_off() -> None:
+    """It is not supported, and files that spell defaults out ask for none."""
+    config = ServerConfig({"transaction.two.phase.commit.enable": "false", "request.timeout.ms": "5000"})
+
+    assert config.without_effect == ("transaction.two.phase.commit.enable",)
+    assert config.request_timeout_ms == 5000

@@ -113,7 +113,7 @@ def test_every_option_has_a_reader() -> None:
         ),
         (
             "transaction.two.phase.commit.enable=true",
-            "transaction.two.phase.commit.enable: two-phase commit (KIP-939) is not supported",
+            "transaction.two.phase.commit.enable: two-phase commit (KIP-939) is not supported; false is accepted",
         ),
         (
             "max.connections.per.ip=0",

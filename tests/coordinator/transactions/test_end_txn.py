@@ -188,6 +188,20 @@ def test_a_late_v5_end_does_not_end_the_next_transaction() -> None:
     assert log.state() is S.ONGOING
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_v5_end_is_no_repetition_for_who_was_replaced(commit: bool) -> None:
+    """The newer producer speaks the older protocol, and its transaction has left the epoch as it is."""
+    log = TransactionLog()
+    zombie = started(log, raises_epoch=True)
+    newer = started(log)
+    newer.add(0)
+    newer.end(commit=commit)
+    log.acknowledge_markers()
+
+    assert zombie.end(commit=commit) is ErrorCode.PRODUCER_FENCED
+    assert zombie.pair != newer.pair
+
+
 def test_v5_aborts_when_nothing_was_registered() -> None:
     log = TransactionLog()
     producer = started(log, raises_epoch=True)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.cluster.committed_reading import CommittedReader
+from tests.simulation.cluster.copying import Copier
 from tests.simulation.cluster.keyed import KeyedProducer
 from tests.simulation.cluster.newcomer import Newcomer
 from tests.simulation.cluster.plan import NODE_IDS, rack_of
@@ -68,5 +69,14 @@ def _spawn_transactors(world: "ClusterWorld") -> None:
         world.spawn_client(name, transactor.live())
     for transactional_id in ids:
         world.book.lines[transactional_id].rivals = ids.count(transactional_id)
+    if (rng := world.make_rng("copier")).random() < 0.5:
+        copier = Copier(world, rng, "copier", "copy-0")
+        world.book.lines["copy-0"].copies = True
+        world.transactors.append(copier)
+        world.spawn_client("copier", copier.live())
     committed_reader = CommittedReader(world, world.make_rng("committed reader"), "committed-reader")
     world.spawn_client("committed-reader", committed_reader.live())
+    name = "follower-reader"
+    if (rng := world.make_rng(name)).random() < 0.3:
+        follower_reader = CommittedReader(world, rng, name, reads_from_followers=True)
+        world.spawn_client(name, follower_reader.live())

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ottla.coordinator.transactions import entry
 from ottla.coordinator.transactions.entry import VALID_PREVIOUS, Participant, TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.records import parse_transaction_key, parse_transaction_value
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
@@ -25,6 +26,13 @@ class Decision(NamedTuple):
     is_commit: bool
 
 
+class OpenTransaction(NamedTuple):
+    """In the leader of a partition."""
+
+    first_offset: int
+    epoch: int
+
+
 class Decisions:
     def __init__(self, judge: Judge, committed_end: Callable[[Participant], int]) -> None:
         """`committed_end`: up to where a partition is replicated."""
@@ -33,6 +41,7 @@ class Decisions:
         self._read_to: Counter[int] = Counter()
         # By transactional id, and by each producer id that it had.
         self._states: dict[str, TransactionMetadata] = {}
+        self._index_of: dict[str, int] = {}
         self._ids: dict[int, str] = {}
         self._made: Counter[Decision] = Counter()
         self._answered: Counter[Decision] = Counter()
@@ -56,7 +65,7 @@ class Decisions:
                 chunk = log.read(offset, 1 << 20, upper_bound=end_offset, min_one_batch=True, wait=True)
                 for position, header in iterate_batches(chunk.records):
                     if header.base_offset >= offset:
-                        self._take(chunk.records[position : position + header.size_bytes])
+                        self._take(chunk.records[position : position + header.size_bytes], replica.index)
                 # Compaction may have left nothing.
                 self._read_to[replica.index] = chunk.end_offset if chunk.records else end_offset
 
@@ -71,7 +80,7 @@ class Decisions:
         """A disk has rotted: a leader may have committed what cannot be read."""
         self._is_blind = True
 
-    def _take(self, batch: memoryview) -> None:
+    def _take(self, batch: memoryview, index: int) -> None:
         for record in iterate_records(batch):
             transactional_id = parse_transaction_key(bytes(record.key or b""))
             if transactional_id is None:
@@ -80,6 +89,7 @@ class Decisions:
                 self._states.pop(transactional_id, None)
                 continue
             state = parse_transaction_value(bytes(record.value))
+            self._index_of[transactional_id] = index
             self._change(transactional_id, self._states.get(transactional_id), state)
 
     def _change(self, transactional_id: str, before: TransactionMetadata | None, state: TransactionMetadata) -> None:
@@ -121,22 +131,47 @@ class Decisions:
         if sum(self._made[each] for each in decisions) < self._answered[decisions[0]]:
             self._violated("I-37", f"the end of {decisions[0]} was answered, and it is not committed")
 
-    def check_open(self, where: Participant, open_since: dict[int, int], high_watermark: int) -> None:
-        """In the leader of a partition: what is committed of an open transaction belongs to one that its coordinator
-        knows, and is going to end; and there is one of each transactional id."""
-        open_ids = [self._ids[producer_id] for producer_id in open_since if producer_id in self._ids]
+    def is_open(self, transactional_id: str, pair: tuple[int, int]) -> bool:
+        """Whether a producer with this id and epoch is in a transaction that nothing has ended."""
+        state = self._states.get(transactional_id)
+        if self._is_blind or state is None or state.state is not TransactionState.ONGOING:
+            return False
+        return (state.producer_id, state.producer_epoch) == pair
+
+    def check_open(self, where: Participant, found: dict[int, OpenTransaction], high_watermark: int) -> None:
+        """In the leader of a partition, by producer id: what is committed of an open transaction belongs to one that
+        its coordinator knows, and is going to end; and there is one of each transactional id."""
+        open_ids = [self._ids[producer_id] for producer_id in found if producer_id in self._ids]
         if len(open_ids) > len(set(open_ids)):
             self._violated("I-31", f"{where}: several transactions of one of {open_ids} are open")
-        for producer_id, first_offset in open_since.items():
-            state = self._states.get(self._ids.get(producer_id, ""))
-            if first_offset >= high_watermark or producer_id not in self._ids:
+        for producer_id, open_here in found.items():
+            if open_here.first_offset >= high_watermark or producer_id not in self._ids:
                 continue
+            state = self._states.get(self._ids[producer_id])
             self._judge.counts["open transactions checked"] += 1
-            if state is None or state.is_idle or where not in state.partitions:
-                self._violated(
-                    "I-38", f"{where} has an open transaction at {first_offset}, its coordinator has {state}"
-                )
+            if state is None or not _will_end(state, where, producer_id, open_here.epoch):
+                self._violated("I-38", f"{where} has {open_here} of {producer_id}, its coordinator has {state}")
+
+    def check_coordinator(self, index: int, high_watermark: int, known: dict[str, TransactionMetadata]) -> None:
+        """What a coordinator knows of its ids that has nothing under way is what its log says (I-17)."""
+        if self._read_to[index] != high_watermark:
+            return
+        committed = {name: state for name, state in self._states.items() if self._index_of[name] == index}
+        self._judge.counts["coordinators compared"] += 1
+        if known != committed:
+            self._violated("I-17", f"the coordinator {index} has {known}, committed is {committed}")
 
     def _violated(self, invariant: str, how: str) -> None:
         if not self._is_blind:
             self._judge.violated(invariant, how)
+
+
+def _will_end(state: TransactionMetadata, where: Participant, producer_id: int, epoch: int) -> bool:
+    """Whether the transaction that is open there is the one that the coordinator has, in Ongoing or decided. What
+    fences its producer, or ends it by KIP-890, is decided with the next epoch."""
+    if state.is_idle or where not in state.partitions or state.producer_id != producer_id:
+        return False
+    if not state.is_decided:
+        return state.producer_epoch == epoch
+    is_next = state.producer_epoch == min(epoch + 1, entry.EPOCH_MAX)
+    return is_next or (not state.client_version and state.producer_epoch == epoch)

@@ -11,10 +11,12 @@ from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE, MetadataIma
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.runtime.partition import Phase
 from ottla.protocol.errors import CorruptMessage
+from tests.simulation.cluster import transaction_agreement as agreement
 from tests.simulation.cluster.compacted import CompactedLog
 from tests.simulation.cluster.decided import DecidedLog
-from tests.simulation.cluster.decisions import Decisions
+from tests.simulation.cluster.decisions import Decisions, OpenTransaction
 from tests.simulation.cluster.judge import ClusterJudge
+from tests.simulation.cluster.known_ids import KnownIds
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
 from tests.simulation.cluster.risked import RiskedLog
@@ -23,13 +25,18 @@ from tests.simulation.invariants import Inspector, hosted_partitions
 from tests.simulation.replay import differences, live_state, replayed
 
 PartitionId = tuple[bytes, int]
+COMMITS_PER_COMPARISON = 10
 
 
 class ClusterInspector:
     """Of the whole cluster, for the whole run."""
 
-    def __init__(self, judge: ClusterJudge, truth: Truth, *, compacts: bool, transacts: bool) -> None:
+    def __init__(
+        self, judge: ClusterJudge, truth: Truth, *, compacts: bool, transacts: bool, keeps_producers: bool = True
+    ) -> None:
+        """`keeps_producers`: none of them expires."""
         self.judge = judge
+        self.keeps_producers = keeps_producers
         self.compacts = compacts
         self.compacted_kind = DecidedLog if transacts else CompactedLog
         self.truth = truth
@@ -105,6 +112,8 @@ class BrokerInspector:
         self._partitions: dict[str, dict[int, Any]] | None = None
         self._groups = Inspector(self._judge, broker, LONGEST_PAUSE_MS + 1_000)
         self._loaded: set[int] = set()
+        self._known_ids = KnownIds(self._judge, cluster.decisions, broker, f"broker {node_id}")
+        self._commits_of_transactions = 0
         # Of this step: the broker leads them, and they may have transactions.
         self._with_transactions: list[Any] = []
         # Names the present set of partitions of `__consumer_offsets` that the broker leads, and for how long.
@@ -144,6 +153,7 @@ class BrokerInspector:
                     seen[partition] = state
                     self._look_at(partition)
         self._look_at_decisions()
+        self._known_ids.look()
         image = broker.metadata.image
         if image is not self._image:
             self._image = image
@@ -207,6 +217,9 @@ class BrokerInspector:
                 self._cluster.check_isr(partition.topic, partition.index)
                 if partition.topic == TRANSACTION_STATE:
                     self._cluster.decisions.read_on(partition)
+                    self._known_ids.committed(partition.index)
+                elif log.may_have_transactions:
+                    self._compare_now_and_then(partition, key)
             if log.may_have_transactions:
                 self._with_transactions.append(partition)
 
@@ -221,10 +234,37 @@ class BrokerInspector:
             if state is None or (state.leader, state.leader_epoch) != (self._node_id, partition.leader_epoch):
                 continue
             committed = self._cluster.committed[partition.topic_id, partition.index]
-            open_since = partition.log.producers.open_transactions.items()
-            known = {producer_id: offset for producer_id, offset in open_since if offset not in committed.undecided}
+            producers = partition.log.producers
+            known = {
+                producer_id: OpenTransaction(offset, producers.states[producer_id].epoch)
+                for producer_id, offset in producers.open_transactions.items()
+                if offset not in committed.undecided
+            }
             decisions.check_open((partition.topic, partition.index), known, partition.high_watermark)
         self._with_transactions.clear()
+
+    def _compare_now_and_then(self, partition: Any, key: PartitionId) -> None:
+        """I-32, of the replicas in sync that have just the same. Expired producers are gone in one before another."""
+        self._commits_of_transactions += 1
+        if not self._cluster.keeps_producers or self._commits_of_transactions % COMMITS_PER_COMPARISON:
+            return
+        state = self._cluster.truth.partition(partition.topic, partition.index)
+        if state is None or state.leader != self._node_id:
+            return
+        here, logs = self._logs[key], {}
+        if type(here) is not TrackedLog:
+            # What is compacted leaves out one thing here and another there.
+            return
+        for node_id in state.isr:
+            life = self._cluster.lives.get(node_id)
+            tracked = None if life is None or life._is_rotten() else life.tracked(key)
+            if tracked is not None and tracked.has_the_same(here):
+                logs[node_id] = tracked.log
+        with partition.log.files.nothing_fails():
+            found = agreement.differences(logs) + agreement.differences_from_log(partition.log)
+        for difference in found:
+            self._judge.violated("I-32", f"{partition.topic}-{partition.index}: {difference}")
+        self._judge.counts["replicas compared on the way"] += len(logs)
 
     def _look_at_stable_offset(self, partition: Any, tracked: TrackedLog, where: str) -> None:
         """I-29. Compaction leaves markers out."""

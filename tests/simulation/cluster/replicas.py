@@ -153,6 +153,12 @@ class TrackedLog:
         """The hash of everything below `offset`; None where no batch ends there."""
         return self._prefixes.get(offset)
 
+    def has_the_same(self, other: "TrackedLog") -> bool:
+        """Whether both logs are known to be equal, as far as they have been looked at, and that is to their ends."""
+        end = self.log.log_end_offset
+        prefix = self.prefix_at(end)
+        return prefix is not None and end == other.log.log_end_offset and prefix == other.prefix_at(end)
+
     def has_committed(self) -> bool:
         committed = self._committed
         return self.prefix_at(committed.end_offset) == committed.prefixes[committed.end_offset]

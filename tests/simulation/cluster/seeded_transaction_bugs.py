@@ -13,8 +13,11 @@ from ottla.coordinator.transactions.shard import TransactionShard
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.storage.transactions import Transactions
-from tests.simulation.seeded_coordinator_rules import answers_a_pair_before_the_abort, sends_markers_before_the_decision
-from tests.simulation.seeded_leader_rules import asks_nothing
+from tests.simulation.seeded_coordinator_rules import (
+    sends_markers_before_the_decision,
+    stores_no_next_producer_id,
+)
+from tests.simulation.seeded_leader_rules import asks_nothing, calls_pending_offsets_stable, keeps_no_index_on_followers
 
 Patch = Any
 
@@ -110,6 +113,18 @@ def forgets_who_asked_about_partitions(patch: Patch) -> None:
     patch.setattr(AddPartitionsToTxnManager, "_answer_all", lambda *_: None)
 
 
+def lists_what_was_committed_before(patch: Patch) -> None:
+    """What is listed of an aborted transaction begins too early, and hides what its producer committed just before."""
+    list_aborted = delayed_fetch.list_aborted
+
+    def too_early(partition: Any, target: Any, answer: Any, end_offset: int) -> None:
+        list_aborted(partition, target, answer, end_offset)
+        for each in answer.aborted_transactions or ():
+            each.first_offset = max(each.first_offset - 2, 0)
+
+    patch.setattr(delayed_fetch, "list_aborted", too_early)
+
+
 SEEDED_TRANSACTION_BUGS: dict[str, Callable[[Patch], None]] = {
     "drops markers for leaders that moved": drops_markers_for_leaders_that_moved,
     "does not go on with decisions": does_not_go_on_with_decisions,
@@ -121,7 +136,10 @@ SEEDED_TRANSACTION_BUGS: dict[str, Callable[[Patch], None]] = {
     "completes before markers": completes_before_markers,
     "sends markers before the decision": sends_markers_before_the_decision,
     "sends markers of what it loaded": sends_markers_of_what_it_loaded,
-    "answers a pair before the abort": answers_a_pair_before_the_abort,
     "asks no coordinator": asks_nothing,
     "forgets who asked about partitions": forgets_who_asked_about_partitions,
+    "lists what was committed before": lists_what_was_committed_before,
+    "stores no next producer id": stores_no_next_producer_id,
+    "keeps no index on followers": keeps_no_index_on_followers,
+    "calls pending offsets stable": calls_pending_offsets_stable,
 }

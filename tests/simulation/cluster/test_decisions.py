@@ -11,7 +11,7 @@ from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.protocol.records.record import Record, build_batch
 from tests.fakes.disk import FakeDisk
-from tests.simulation.cluster.decisions import Decisions
+from tests.simulation.cluster.decisions import Decisions, OpenTransaction
 from tests.simulation.judge import Judge
 from tests.simulation.trace import Trace
 from tests.storage.support import NOW, new_log
@@ -75,7 +75,7 @@ def judged() -> Judged:
 
 def test_life_of_a_transaction_is_right(judged: Judged) -> None:
     judged.say(EMPTY, ONGOING)
-    judged.decisions.check_open(PLACE, {PRODUCER: 0}, 1)
+    judged.decisions.check_open(PLACE, {PRODUCER: OpenTransaction(0, 0)}, 1)
     judged.say(COMMITTING)
     judged.decisions.ended((PRODUCER, 0), commit=True)
     judged.mark()
@@ -173,18 +173,63 @@ def test_open_transaction_is_known_to_its_coordinator(
 ) -> None:
     judged.say(state)
 
-    judged.decisions.check_open(where, {PRODUCER: 0, 4711: 0}, high_watermark)
+    judged.decisions.check_open(where, {PRODUCER: OpenTransaction(0, 0), 4711: OpenTransaction(0, 0)}, high_watermark)
 
     assert (judged.violated() == ["I-38"]) is is_found
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "version", "is_found"),
+    [
+        pytest.param(ONGOING, 0, 0, False, id="its own"),
+        pytest.param(ONGOING, 1, 0, True, id="an older one"),
+        pytest.param(COMMITTING, 0, 0, False, id="ended"),
+        pytest.param(ABORTING, 1, 0, False, id="fenced"),
+        pytest.param(COMMITTING, 1, 2, False, id="ended by KIP-890"),
+        pytest.param(COMMITTING, 0, 2, True, id="ended by KIP-890 with its own epoch"),
+        pytest.param(ABORTING, 2, 2, True, id="of the one after it"),
+    ],
+)
+def test_open_transaction_has_an_epoch_that_fits(
+    judged: Judged, state: TransactionState, epoch: int, version: int, is_found: bool
+) -> None:
+    judged.say(*dict.fromkeys((ONGOING, state)), epoch=epoch, version=version)
+
+    judged.decisions.check_open(PLACE, {PRODUCER: OpenTransaction(0, 0)}, 1)
+
+    assert (judged.violated() == ["I-38"]) is is_found
+
+
+def test_open_transaction_of_another_producer_id_is_found(judged: Judged) -> None:
+    judged.say(EMPTY)
+    judged.say(EMPTY, ONGOING, producer=8)
+
+    judged.decisions.check_open(PLACE, {PRODUCER: OpenTransaction(0, 0)}, 1)
+
+    assert judged.violated() == ["I-38"]
+
+
+@pytest.mark.parametrize("known", ["as committed", "behind", "more"])
+def test_coordinator_that_knows_something_else_is_found(judged: Judged, known: str) -> None:
+    judged.say(EMPTY)
+    before = dict(judged.decisions._states)
+    judged.say(ONGOING)
+    now = dict(judged.decisions._states)
+
+    held = {"as committed": now, "behind": before, "more": now | {"another": now["pay"]}}[known]
+    judged.decisions.check_coordinator(judged.index, judged.high_watermark, held)
+    judged.decisions.check_coordinator(judged.index, judged.high_watermark + 1, {})
+
+    assert judged.violated() == ([] if known == "as committed" else ["I-17"])
 
 
 def test_two_open_transactions_of_one_id_are_found(judged: Judged) -> None:
     judged.say(EMPTY)
     judged.say(EMPTY, ONGOING, producer=8)
-    judged.decisions.check_open(PLACE, {8: 0}, 1)
+    judged.decisions.check_open(PLACE, {8: OpenTransaction(0, 0)}, 1)
     assert judged.violated() == []
 
-    judged.decisions.check_open(PLACE, {PRODUCER: 0, 8: 1}, 1)
+    judged.decisions.check_open(PLACE, {PRODUCER: OpenTransaction(0, 0), 8: OpenTransaction(1, 0)}, 1)
 
     assert "I-31" in judged.violated()
 

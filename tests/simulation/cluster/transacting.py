@@ -118,6 +118,7 @@ class Transactor:
         self._coordinators = Coordinators(world, rng, self._client)
         self._registers_implicitly = rng.random() < 0.5
         self._timeout_ms = rng.choice([3_000, 8_000])
+        self._lingers = world.make_rng(f"{name} lingers")
         self._pair = NO_PAIR
         self._sequences: dict[Partition, int] = {}
         self._transaction: Transaction | None = None
@@ -251,8 +252,12 @@ class Transactor:
         self._judge("add partitions", code_of(response))
         self._added.add(partition)
 
+    def _offset_of(self, transaction: Transaction) -> int:
+        """What it commits."""
+        return transaction.number
+
     async def _commit_offset(self, transaction: Transaction) -> None:
-        """Its number, for a partition that has a name only."""
+        """For a partition that has a name only."""
         group_id = group_of(self.transactional_id)
         if not self._registers_implicitly:
             adding = AddOffsetsToTxnRequest(
@@ -265,7 +270,8 @@ class Transactor:
             response = await self._ask_coordinator(TRANSACTION, self.transactional_id, adding, version)
             self._judge("add offsets", response.error_code)
         topic, index = self._book.partitions[0]
-        offsets = [TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=transaction.number)]
+        offset = self._offset_of(transaction)
+        offsets = [TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)]
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group_id,
@@ -282,6 +288,10 @@ class Transactor:
         transaction.commits_offset = True
         response = await self._ask_coordinator(GROUP, group_id, request, version, code_of)
         self._judge("txn offset commit", code_of(response))
+        transaction.has_pending_offset = True
+        if self._lingers.random() < 0.3:
+            # So that others find it pending.
+            await self._world.sleep_ms(self._lingers.randint(100, 1_500))
 
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
         request = EndTxnRequest(
@@ -293,8 +303,7 @@ class Transactor:
         version = RAISING_END if self._registers_implicitly else self._rng.randint(0, 4)
         known_before, lost = self._line.latest, self._lost
         self._world.trace.note(self.name, "ends", transaction.number, commit)
-        if commit:
-            self._book.ask_to_commit(transaction)
+        self._book.ask_to_end(transaction, commit=commit)
         attempts_before = self._attempts
         response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request, version)
         error = ErrorCode(response.error_code)

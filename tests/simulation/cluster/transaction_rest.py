@@ -110,7 +110,6 @@ class TransactionRest:
                 await asyncio.sleep(TRY_AGAIN_MS / 1000)
 
     async def _judge_offset(self, transactional_id: str) -> None:
-        expected = self._world.book.last_offsets(transactional_id)
         found = await self._reader.read_offset(transactional_id)
         for _ in range(TRIES):
             if found is not None:
@@ -118,10 +117,21 @@ class TransactionRest:
             # The first one may have asked a broker that has stopped coordinating.
             await asyncio.sleep(TRY_AGAIN_MS / 1000)
             found = await self._reader.read_offset(transactional_id)
+        if self._world.book.lines[transactional_id].copies:
+            self._judge_copies(transactional_id, found)
+            return
+        expected = self._world.book.last_offsets(transactional_id)
         if found not in expected:
             self._judge.violated("I-24", f"{transactional_id} has committed the offset {expected}, {found} is read")
         elif found != NEVER:
             self._judge.counts["offsets of transactions"] += 1
+
+    def _judge_copies(self, transactional_id: str, offset: int | None) -> None:
+        """Exactly once, from end to end (I-24)."""
+        wrong = "nothing is read" if offset is None else self._world.book.wrong_copy(transactional_id, offset)
+        if wrong is not None:
+            self._judge.violated("I-24", f"{transactional_id}: {wrong}")
+        self._judge.counts["inputs copied once"] += max(offset or 0, 0)
 
     def _judge_states(self, index: int) -> None:
         """I-8 and I-22: the whole life of every transactional id, as its coordinators have written it."""

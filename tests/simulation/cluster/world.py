@@ -100,7 +100,11 @@ class ClusterWorld:
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = ClusterInspector(
-            self.judge, self.truth, compacts=self.plan.compacts, transacts=self.plan.transacts
+            self.judge,
+            self.truth,
+            compacts=self.plan.compacts,
+            transacts=self.plan.transacts,
+            keeps_producers=not self.plan.expires_producers and "clock" not in self.plan.faults,
         )
         self.principals = Principals(self) if self.plan.has_principals else None
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
