@@ -154,6 +154,12 @@ class CoordinatorTopic(Generic[S]):
         if hosted is not None:
             hosted.unload()
 
+    def load_again(self, index: int) -> None:
+        """The partition's log has more than the coordinator knows: load all that it holds, in the same term."""
+        if index in self._partitions:
+            self.resigned(index)
+            self.elected(index)
+
     # Which partitions there are.
 
     def __iter__(self) -> Iterator[HostedPartition[S]]:

@@ -134,6 +134,9 @@ class GroupCoordinatorLoader:
         if self._groups is not None:
             self._groups.topic.resigned(index)
 
+    def log_failed(self, index: int) -> None:
+        """Its groups live on as they are: what a member was refused it asks for again, here or elsewhere."""
+
     def on_marker(
         self,
         topic: str,

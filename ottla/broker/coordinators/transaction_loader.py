@@ -106,6 +106,12 @@ class TransactionCoordinatorLoader:
         if self._coordinator is not None:
             self._coordinator.topic.resigned(index)
 
+    def log_failed(self, index: int) -> None:
+        """A decision that was refused may be committed all the same, when followers have copied it: from now on it
+        counts as if another broker had led."""
+        if self._coordinator is not None:
+            self._coordinator.topic.load_again(index)
+
 
 def _import_coordinator() -> None:
     import_module("ottla.broker.coordinators.transaction_coordinator")

@@ -44,6 +44,10 @@ class LeadershipWatcher(Protocol):
 
     def resigned(self, index: int) -> None: ...
 
+    def log_failed(self, index: int) -> None:
+        """Records of a partition that is led here were refused, and are in its log."""
+        ...
+
 
 class Checkpoints(Protocol):
     def recovery_points_fell(self, done: Callable[[], None] | None = None) -> None: ...
@@ -390,6 +394,10 @@ class ReplicaManager:
         self._appends.mark_changed(partition)
         if self._fetching is not None:
             self._fetching.synced(partition)
+        watcher = self._watchers.get(partition.topic)
+        if watcher is not None and partition.is_leader and partition.log.failure is not None:
+            # When appends that wait for the sync have been refused, at the end of this event.
+            self._runtime.soon(partial(watcher.log_failed, partition.index))
 
     def _names_not_synced(self, partition: Partition) -> None:
         """The log has failed."""

@@ -27,8 +27,6 @@ class KnownIds:
         self._judge, self._decisions, self._broker, self._where = judge, decisions, broker, where
         # Partitions in their term.
         self._loaded: set[Any] = set()
-        # As it was when the partition was loaded.
-        self._logs: dict[Any, Any] = {}
         self._changed: set[int] = set()
 
     def committed(self, index: int) -> None:
@@ -47,13 +45,7 @@ class KnownIds:
                 # It has been replaced, and does not know it yet.
                 continue
             if is_new:
-                self._logs[hosted] = replica.log
                 self._look_at_loaded(hosted, replica.log)
-            if replica.log is not self._logs.get(hosted) or replica.log.failure is not None:
-                # A sync failed. What it was for was refused, and may be in the log when that is opened again: the
-                # coordinator does not know of it before it loads the log in another term.
-                self._logs.pop(hosted, None)
-                continue
             all_is_committed = replica.high_watermark == replica.log.log_end_offset
             if hosted.index in self._changed and all_is_committed and _is_quiet(hosted):
                 self._changed.remove(hosted.index)

@@ -98,6 +98,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(223, id="user-made-again-at-another-broker-and-deleted-here"),
         pytest.param(7_041, id="reassignment-away-from-the-only-replica-that-had-kept-its-power"),
         pytest.param(53, id="swap-that-the-disk-refused-abandoned-by-the-next-compaction"),
+        pytest.param(410022, id="decision-whose-sync-failed-and-that-was-committed-then"),
         pytest.param(305483, id="producer-of-which-one-copy-has-but-the-marker"),
     ],
 )
