@@ -10,6 +10,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import offset_fetch, txn_offset_commit
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.test_transactional_produce import REGISTER, codes, in_transaction
 from tests.broker.transaction_requests import TransactionalProducer
 from tests.broker.virtual_cluster import Cluster, Node
@@ -107,6 +108,30 @@ def test_transaction_ends_though_an_append_finds_no_space(at: int, commit: bool)
         assert await story.offset() == (1 if commit else -1)
         assert (await story.producer.described()).transaction_state == f"Complete{'Commit' if commit else 'Abort'}"
         assert node.disk._failures == {"writev": []}
+        await cluster.stop(node)
+
+    try:
+        cluster.run(run())
+    finally:
+        cluster.loop.close()
+
+
+def test_coordinator_knows_what_a_log_has_whose_sync_failed() -> None:
+    """The record was refused, and a follower may have copied it: where it is committed, it counts."""
+    cluster = Cluster()
+
+    async def run() -> None:
+        (node,) = await cluster.started(0, **SMALL, log_flush_interval_messages=1)
+        story = Story(cluster, node)
+        await again(story.producer.initialize)
+        before = (await story.producer.described()).producer_epoch
+        node.disk.fail("fsync", OSError(errno.EIO, "input/output error"))
+
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+        refused = (await story.ask(node, request, 5)).error_code
+
+        assert refused == ErrorCode.NOT_COORDINATOR
+        assert (await story.producer.described()).producer_epoch == before + 1
         await cluster.stop(node)
 
     try:
