@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.testing.scripts import KafkaTestCase, broker
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
+    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.steps import ScriptError
     from ottla.testing.surroundings.disks import BrokerDisk, DiskError
     from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokerAsync, KafkaPartition, KafkaPartitionAsync
     from ottla.testing.surroundings.links import LinkError, Links
@@ -43,6 +45,7 @@ __all__ = [
     "KafkaGroupAsync",
     "KafkaPartition",
     "KafkaPartitionAsync",
+    "KafkaScript",
     "KafkaTestCase",
     "KafkaTopic",
     "LinkError",
@@ -52,6 +55,7 @@ __all__ = [
     "RemoteGroupAsync",
     "RemoteKafkaAsync",
     "RemotePartitionAsync",
+    "ScriptError",
     "SeedError",
     "SnapshotError",
     "WireCapture",
@@ -77,6 +81,7 @@ _EXPORTS = {
     "KafkaAsync": "ottla.testing.async_handle",
     "KafkaGroup": "ottla.testing.group_handle",
     "KafkaGroupAsync": "ottla.testing.async_handle",
+    "KafkaScript": "ottla.testing.step_lists.running",
     "KafkaTestCase": "ottla.testing.scripts",
     "KafkaTopic": "ottla.testing.topic_handle",
     "NotServedHere": "ottla.testing.remote.asking",
@@ -84,6 +89,7 @@ _EXPORTS = {
     "RemoteKafkaAsync": "ottla.testing.remote.async_handle",
     "RemotePartitionAsync": "ottla.testing.remote.async_parts",
     "Record": "ottla.protocol.records.record",
+    "ScriptError": "ottla.testing.step_lists.steps",
     "SeedError": "ottla.testing.seeds.seed_schema",
     "SnapshotError": "ottla.testing.snapshots.snapshots",
     "WireCapture": "ottla.testing.wire_capture.recording",

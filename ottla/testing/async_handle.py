@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
@@ -69,6 +71,9 @@ class KafkaAsync:
 
     def fault(self, *, do: "Action | Mapping[str, Any] | str", **fields: Any) -> "Fault":
         return self.faults.fault(do=do, **fields)
+
+    async def script(self, given: "GivenScript") -> "KafkaScript":
+        return await self._bed.loop.wait(self._bed.script(given))
 
     async def audit(self) -> list[AuditFinding]:
         return await self._bed.loop.wait_for_call(self._bed.auditor.findings)

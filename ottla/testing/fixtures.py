@@ -218,13 +218,14 @@ class TestRun(FixtureRun):
             self.conclude(found, unused, leaks, left)
 
     def _unused_faults(self) -> list[str]:
-        faults = self.bed.hosted.fault_host.faults_if_used
-        if faults is None:
-            return []
-        sentences = [each.text for each in faults.unused() if each.is_error]
-        if self._pool.coverage is not None:
-            self._pool.coverage.note_injected(faults.all_since_clear())
-        faults.clear()
+        """And steps of scripts that did not run."""
+        faults, scripts = self.bed.hosted.fault_host.faults_if_used, self.bed.scripts_if_used
+        sentences = [] if scripts is None else self.bed.call(scripts.unused)
+        if faults is not None:
+            sentences += [each.text for each in faults.unused() if each.is_error]
+            if self._pool.coverage is not None:
+                self._pool.coverage.note_injected(faults.all_since_clear())
+            faults.clear()
         return self.judged_unused(sentences)
 
 

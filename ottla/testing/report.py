@@ -101,6 +101,8 @@ def _groups(bed: Testbed, scope: ControlScope) -> Iterator[str]:
 
 def _faults(bed: Testbed, scope: ControlScope) -> Iterator[str]:
     yield from map(str, bed.steps.since_clear())
+    if bed.scripts_if_used is not None:
+        yield from bed.scripts.unused()
     yield from (fault.explain() for fault in scope.faults())
 
 

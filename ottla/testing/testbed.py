@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ottla.testing.group_commands import GroupCommands
     from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.step_lists.running import KafkaScript, Scripts
+    from ottla.testing.step_lists.steps import GivenScript
 
 DEADLINE_S: Final = 5.0
 EMPTY: Final = ""
@@ -156,6 +158,7 @@ class Testbed:
 
     async def stop_here(self) -> bool:
         """The end of `start_here`: whether all data was closed cleanly. Nothing that a test has broken holds it up."""
+        await self._clear_scripts()
         self._clear_rules()
         await self.control.cancel_restarts()
         self._around.heal()
@@ -210,15 +213,35 @@ class Testbed:
 
         return LogJobs(self.hosted, self.reader)
 
+    @cached_property
+    def scripts(self) -> "Scripts":
+        from ottla.testing.step_lists.running import Scripts
+
+        return Scripts(self)
+
+    @property
+    def scripts_if_used(self) -> "Scripts | None":
+        return self.__dict__.get("scripts")
+
     # Coroutines of the brokers' loop.
+
+    async def script(self, given: "GivenScript") -> "KafkaScript":
+        """Raises ScriptError, and OSError for a file."""
+        from ottla.testing.step_lists.running import KafkaScript
+        from ottla.testing.step_lists.steps import parse_script
+
+        run = self.scripts.begin(parse_script(given))
+        await self.clock.run_due()
+        return KafkaScript(self, run)
 
     async def wait(self, condition: Condition, within: float | None) -> None:
         """`within`: seconds; None: the deadline of this testbed. Raises DeadlineExceeded."""
         await self.waits.wait(condition, self.deadline_s if within is None else within)
 
     async def reset(self) -> ResetReport:
-        """Fault rules go first, then links, disks and brokers are as at first, and time is the machine's again. The
-        topics that were given at the start are made again."""
+        """Scripts and fault rules go first, then links, disks and brokers are as at first, and time is the machine's
+        again. The topics that were given at the start are made again."""
+        await self._clear_scripts()
         self._clear_rules()
         self.clock.reset()
         leaks = await self.open_connections()
@@ -255,8 +278,10 @@ class Testbed:
             rmtree(self._snapshots_dir, ignore_errors=True)
 
     async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
-        """Fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError, StoreError."""
+        """Scripts and fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError,
+        StoreError."""
         self.snapshots.checked(name, members)
+        await self._clear_scripts()
         self._clear_rules()
         leaks = await self.open_connections()
         await self.control.heal()
@@ -279,6 +304,10 @@ class Testbed:
         return self.reader.connections(worker)
 
     # Inside.
+
+    async def _clear_scripts(self) -> None:
+        if self.scripts_if_used is not None:
+            await self.scripts.clear()
 
     def _clear_rules(self) -> None:
         """What they hold goes on."""

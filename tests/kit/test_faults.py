@@ -196,3 +196,22 @@ def test_records_of_a_lost_answer_do_not_count_as_consumed(handle: Kafka) -> Non
             shop.poll(0.05)
         with pytest.raises(DeadlineExceeded):
             handle.wait_until_consumed("orders", within=0.1)
+
+
+def test_a_step_of_a_script_that_never_ran_is_an_error(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+    def test_a_follower_dies(kafka, kafka_clock):
+        kafka.script([{"at": "1m", "do": {"pause": 0}}, {"at": "1h", "optional": True, "do": {"resume": 0}}])
+        kafka_clock.advance("30s")
+
+    def test_next(kafka, kafka_clock):
+        kafka_clock.advance("8d")
+        kafka.create_topic("orders")
+    """,
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*script step 'step-1' (at 1m: pause 0) never ran: broker time went on by 30 s since the script began*"]
+    )

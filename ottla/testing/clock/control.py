@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.broker.assembly import Parts
 from ottla.broker.logging import LazyLog
@@ -59,6 +60,26 @@ class KeptClock:
 
     time: TimeState
     sessions: Sessions
+
+
+class Agenda(Protocol):
+    """What is to be done at moments of broker time beside the timers of brokers."""
+
+    def next_ms(self) -> int | None:
+        """The next moment that is to come, by the monotonic clock."""
+        ...
+
+    def is_due(self) -> bool:
+        """Whether something is to be done now."""
+        ...
+
+    async def run_one(self) -> None:
+        """The first of it."""
+        ...
+
+    def drive(self) -> None:
+        """Time has begun to run in another way."""
+        ...
 
 
 class BrokerTimes:
@@ -116,6 +137,7 @@ class ClockControl:
         self._sessions: Sessions = SPARE
         self._notes: deque[str] = deque(maxlen=NOTES_KEPT)
         self._has_stamps = False
+        self._agenda: Agenda | None = None
         self._lock = asyncio.Lock()
         times.before_turn = self._before_turn
         times.is_moved = lambda: self.is_touched
@@ -177,7 +199,7 @@ class ClockControl:
         if not self.is_touched:
             return
         self.timeline.make_real()
-        self._times.drive()
+        self._drive()
         self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
         self._notes.clear()
@@ -202,7 +224,7 @@ class ClockControl:
         async with self._lock:
             checked_wall(self.timeline.wall_ms() + delta_ms)
             target_ms = self.timeline.now_ms() + delta_ms
-            jump = await self._walked(target_ms, sessions, all_jobs=delta_ms > 0, every=every)
+            jump = await self._moved(target_ms, sessions, all_jobs=delta_ms > 0, every=every)
             self._note(f"advanced by {describe_ms(delta_ms)}, {len(jump.fired)} timers ran")
             for group_id, count in self._groups_that_keep_offsets():
                 self._note(f"offsets of group {group_id} do not expire while it has {count} members")
@@ -214,32 +236,85 @@ class ClockControl:
             begin_ms = self.timeline.now_ms()
             fired: list[Fired] = []
             while (at_ms := self._next_ms(kind, sessions)) is not None:
-                jump = await self._walked(at_ms, sessions)
+                jump = await self._moved(at_ms, sessions)
                 fired += jump.fired
                 if any(kind is None or each.kind is kind for each in jump.fired):
                     break
             self._note(f"run to the next timer, {len(fired)} timers ran")
             return Jump(fired, self.timeline.now_ms() - begin_ms)
 
-    async def _walked(self, target_ms: int, sessions: Sessions, *, all_jobs: bool = False, every: bool = False) -> Jump:
+    def follow(self, agenda: Agenda) -> None:
+        """What it has is done while time passes, from now on."""
+        self._agenda = agenda
+
+    async def run_due(self) -> None:
+        """What the agenda has for now; a jump under way comes to its end first."""
+        async with self._lock:
+            if self._agenda is not None and self._agenda.is_due():
+                with self._time_standing():
+                    await self._run_due(self._agenda)
+
+    async def _run_due(self, agenda: Agenda) -> None:
+        """Also what becomes due by it, at the same moment."""
+        while agenda.is_due():
+            await agenda.run_one()
+            with Quiet(self._waits, self._runtimes, self.timeline.machine.now_ns) as quiet:
+                await quiet.until_quiet()
+
+    async def _moved(self, target_ms: int, sessions: Sessions, *, all_jobs: bool = False, every: bool = False) -> Jump:
+        """Each moment of the agenda is the end of a walk: what it does may end brokers, and start others."""
+        agenda, fired = self._agenda, list[Fired]()
+        begin_ms = self.timeline.now_ms()
+        self._touched()
+        with self._time_standing():
+            if agenda is None:
+                fired += await self._walked(target_ms, sessions, all_jobs=all_jobs, every=every)
+            else:
+                await self._run_due(agenda)
+                is_there = False
+                while not is_there:
+                    stop_ms = min(agenda.next_ms() or target_ms, target_ms)
+                    jobs = all_jobs and stop_ms == target_ms
+                    fired += await self._walked(stop_ms, sessions, all_jobs=jobs, every=every, is_due=agenda.is_due)
+                    is_there = self.timeline.now_ms() >= target_ms
+                    await self._run_due(agenda)
+        return Jump(fired, self.timeline.now_ms() - begin_ms)
+
+    @contextmanager
+    def _time_standing(self) -> Generator[None]:
+        """But for walks."""
+        self.timeline.begin_walk()
+        self._drive()
+        try:
+            yield
+        finally:
+            self.timeline.end_walk()
+            self._drive()
+
+    async def _walked(
+        self,
+        target_ms: int,
+        sessions: Sessions,
+        *,
+        all_jobs: bool = False,
+        every: bool = False,
+        is_due: Callable[[], bool] = bool,
+    ) -> list[Fired]:
         timeline, parts = self.timeline, self._parts()
         travellers = {each: Traveller(parts[each], self._times.wheels[each]) for each in parts}
-        begin_ms = timeline.now_ms()
-        self._touched()
-        timeline.begin_walk()
-        self._times.drive()
-        try:
-            with Quiet(self._waits, self._runtimes, timeline.machine.now_ns) as quiet:
-                policy = SessionPolicy(sessions, parts, self._connected, begin_ms, target_ms)
-                walk = Walk(timeline, travellers, policy, quiet, ties=self.ties, every=every)
-                await walk.to(max(target_ms, timeline.now_ms()), all_jobs=all_jobs)
-                policy.end()
-        finally:
-            timeline.end_walk()
-            self._times.drive()
+        with Quiet(self._waits, self._runtimes, timeline.machine.now_ns) as quiet:
+            policy = SessionPolicy(sessions, parts, self._connected, timeline.now_ms(), target_ms)
+            walk = Walk(timeline, travellers, policy, quiet, ties=self.ties, every=every, is_due=is_due)
+            await walk.to(max(target_ms, timeline.now_ms()), all_jobs=all_jobs)
+            policy.end(timeline.now_ms())
         if quiet.given_up:
             self._note(f"brokers were busy {quiet.given_up} times, and time moved on")
-        return Jump(walk.fired, timeline.now_ms() - begin_ms)
+        return walk.fired
+
+    def _drive(self) -> None:
+        self._times.drive()
+        if self._agenda is not None:
+            self._agenda.drive()
 
     def _next_ms(self, kind: TimerKind | None, sessions: Sessions) -> int | None:
         now_ms = self.timeline.now_ms()
@@ -347,7 +422,7 @@ class ClockControl:
                 self.stamps.install(parts)
         if note is not None:
             self._note(note)
-            self._times.drive()
+            self._drive()
 
     def _note(self, note: str) -> None:
         self._notes.append(note)

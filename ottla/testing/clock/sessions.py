@@ -70,13 +70,19 @@ class SessionPolicy:
         group = self._group_of(node_id, key)
         return group is not None and any(self._is_spared(group, member) for member in waited_for(group, key))
 
-    def end(self) -> None:
-        """Moves the deadlines of living clients that the walk has not come to."""
+    def end(self, now_ms: int) -> None:
+        """Moves the deadlines of living clients that the walk has not come to. It may have ended before its target:
+        then those that were moved for all of the jump come back by the rest."""
+        rest_ms, self._target_ms = self._target_ms - now_ms, now_ms
         for parts in self._parts.values():
             for shard in parts.group_loader.loaded_shards():
                 for group in shard.groups.values():
                     for key in deadline_keys(group):
-                        self._spare(group, key)
+                        found = deadline_of(group, key)
+                        if found is not None and self._moved.get(key) == found[0]:
+                            set_deadline(group, key, found[0] - rest_ms)
+                        else:
+                            self._spare(group, key)
 
     def _group_of(self, node_id: int, key: Any) -> "ClassicGroup | None":
         if self._sessions == EXPIRE or not isinstance(key, SessionTimer | JoinPhaseTimer | PendingSyncTimer):

@@ -116,15 +116,17 @@ class Walk:
         *,
         ties: Random | None = None,
         every: bool = False,
+        is_due: Callable[[], bool] = bool,
     ) -> None:
         """`ties` shuffles timers of one deadline; None: by node id, then as they were set. `every`: each round of each
-        job is a stop."""
+        job is a stop. `is_due`: whether something else has become due at a stop, which ends the walk there."""
         self._timeline = timeline
         self._travellers = travellers
         self._policy = policy
         self._quiet = quiet
         self._ties = ties
         self._every = every
+        self._is_due = is_due
         self._agenda = _Agenda((each.wheel for each in travellers.values()), every=every)
         # Transactions whose end was a stop already: one that could not be aborted is none again.
         self._aborted: set[tuple[str, int]] = set()
@@ -136,6 +138,8 @@ class Walk:
         await self._quiet.until_quiet()
         while (stop_ms := self._next_stop_ms()) is not None and stop_ms < target_ms:
             await self._stop_at(stop_ms)
+            if self._is_due():
+                return
         await self._stop_at(target_ms, all_jobs=all_jobs)
 
     def _next_stop_ms(self) -> int | None:

@@ -31,6 +31,8 @@ from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
     from ottla.testing.fact_stream import FactStream
+    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
@@ -57,6 +59,9 @@ class RemoteKafkaAsync(KafkaAsync):
 
     async def audit(self) -> list[AuditFinding]:
         return await asyncio.to_thread(self._kafka.audit)
+
+    async def script(self, given: "GivenScript") -> "KafkaScript":
+        return self._kafka.script(given)
 
     @property
     def clock(self) -> BrokerClockAsync:

@@ -50,6 +50,8 @@ from ottla.testing.writing import GivenRecord, ProduceOptions, record_of
 if TYPE_CHECKING:
     from ottla.testing.fact_stream import FactStream
     from ottla.testing.remote.faults import RemoteFaults
+    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWire
 
 LOOKS_EVERY_S: Final = 0.01
@@ -108,6 +110,10 @@ class RemoteKafka(Kafka):
 
             self._faults = RemoteFaults(self._control)
         return self._faults
+
+    def script(self, given: "GivenScript") -> "KafkaScript":
+        del given
+        raise self._control.not_served("scripts")
 
     def audit(self) -> list[AuditFinding]:
         found: AuditDocument = self._control.read(AuditDocument, "GET", "/v1/audit")

@@ -2,28 +2,40 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 from ottla.testing.seeds.seed_schema import LINE, SEED, SeedError, check
 
-SUFFIXES: Final = (".json", ".jsonl", ".toml", ".yaml", ".yml")
+WHOLE: Final = (".json", ".toml", ".yaml", ".yml")
+"""Of files that are one value."""
+LINES: Final = ".jsonl"
 
 
 def read_seed(path: Path) -> Mapping[str, Any]:
     """What the file says, in the form of `SEED`. Raises SeedError and OSError."""
-    if path.suffix not in SUFFIXES:
-        raise SeedError(f"{path.name}: expected a name that ends in {', '.join(SUFFIXES)}")
     try:
-        text = path.read_text()
-        if path.suffix == ".jsonl":
-            return _of_lines(text)
-        return checked(_parse(path, text))
-    except UnicodeDecodeError:
-        raise SeedError(f"{path.name}: it is not UTF-8 text") from None
+        if path.suffix == LINES:
+            return _of_lines(_text_of(path))
+        return checked(parse_file(path, others=(LINES,)))
     except SeedError as error:
         raise SeedError(f"{path.name}: {error}") from None
+
+
+def parse_file(path: Path, *, others: Sequence[str] = ()) -> Any:
+    """What a file of JSON, TOML or YAML has. `others`: what names may end in beside those, for its refusal. Raises
+    SeedError, without the file's name, and OSError."""
+    if path.suffix not in WHOLE:
+        raise SeedError(f"expected a name that ends in {', '.join(sorted([*WHOLE, *others]))}")
+    return _parse(path, _text_of(path))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        raise SeedError("it is not UTF-8 text") from None
 
 
 def checked(seed: Any) -> Mapping[str, Any]:
