@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.testing.scripts import KafkaTestCase, broker
     from ottla.testing.seeds.seed_schema import SeedError
     from ottla.testing.snapshots.snapshots import SnapshotError
-    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.handles import KafkaScript
     from ottla.testing.step_lists.steps import ScriptError
     from ottla.testing.surroundings.disks import BrokerDisk, DiskError
     from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokerAsync, KafkaPartition, KafkaPartitionAsync
@@ -81,7 +81,7 @@ _EXPORTS = {
     "KafkaAsync": "ottla.testing.async_handle",
     "KafkaGroup": "ottla.testing.group_handle",
     "KafkaGroupAsync": "ottla.testing.async_handle",
-    "KafkaScript": "ottla.testing.step_lists.running",
+    "KafkaScript": "ottla.testing.step_lists.handles",
     "KafkaTestCase": "ottla.testing.scripts",
     "KafkaTopic": "ottla.testing.topic_handle",
     "NotServedHere": "ottla.testing.remote.asking",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
-    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.handles import KafkaScript
     from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
@@ -73,7 +73,9 @@ class KafkaAsync:
         return self.faults.fault(do=do, **fields)
 
     async def script(self, given: "GivenScript") -> "KafkaScript":
-        return await self._bed.loop.wait(self._bed.script(given))
+        from ottla.testing.step_lists.handles import begun
+
+        return await self._bed.loop.wait(begun(self._bed, given))
 
     async def audit(self) -> list[AuditFinding]:
         return await self._bed.loop.wait_for_call(self._bed.auditor.findings)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
-    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.handles import KafkaScript
     from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWire
 
@@ -116,7 +116,9 @@ class Kafka:
         """Faults and actions, each at its moment of broker time, or after what it waits for (docs/scripts.md): a list
         of steps, or a file with them. Returns when those for now have run. A reset ends it. Raises ScriptError with
         the step that is wrong, and OSError."""
-        return self._bed.run(self._bed.script(given))
+        from ottla.testing.step_lists.handles import begun
+
+        return self._bed.run(begun(self._bed, given))
 
     def audit(self) -> list[AuditFinding]:
         """What went wrong since the begin of the test, or the last reset, by what was asked and answered and by how the

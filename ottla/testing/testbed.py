@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from ottla.testing.group_commands import GroupCommands
     from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
-    from ottla.testing.step_lists.running import KafkaScript, Scripts
-    from ottla.testing.step_lists.steps import GivenScript
+    from ottla.testing.step_lists.running import Scripts
 
 DEADLINE_S: Final = 5.0
 EMPTY: Final = ""
@@ -224,15 +223,6 @@ class Testbed:
         return self.__dict__.get("scripts")
 
     # Coroutines of the brokers' loop.
-
-    async def script(self, given: "GivenScript") -> "KafkaScript":
-        """Raises ScriptError, and OSError for a file."""
-        from ottla.testing.step_lists.running import KafkaScript
-        from ottla.testing.step_lists.steps import parse_script
-
-        run = self.scripts.begin(parse_script(given))
-        await self.clock.run_due()
-        return KafkaScript(self, run)
 
     async def wait(self, condition: Condition, within: float | None) -> None:
         """`within`: seconds; None: the deadline of this testbed. Raises DeadlineExceeded."""

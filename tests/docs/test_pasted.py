@@ -16,7 +16,7 @@ from tests.served import ServedBroker
 
 README, CLI, CLUSTERS = "README.md", "docs/cli.md", "docs/clusters.md"
 CLUSTER_FAULTS = "docs/cluster-faults.md"
-BROKER_TIME = "docs/broker-time.md"
+BROKER_TIME, SCRIPTS = "docs/broker-time.md", "docs/scripts.md"
 TESTING, MONITORING, CLIENTS = "docs/testing.md", "docs/monitoring.md", "docs/clients"
 ISOLATION = "docs/isolation.md"
 TESTS_OF_ISOLATION = (
@@ -65,6 +65,7 @@ PASTED = {
     *(f"{ISOLATION}: {start}" for start in TESTS_OF_ISOLATION),
     *(f"{CLUSTER_FAULTS}: {start}" for start in TESTS_OF_CLUSTER_FAULTS),
     *(f"{BROKER_TIME}: {start}" for start in TESTS_OF_BROKER_TIME),
+    f"{SCRIPTS}: import pytest\n",
     f"{TESTING}: pytest --ottla-control",
     f"{TESTING}: import unittest",
     f"{TESTING}: from ottla import BrokerThread",

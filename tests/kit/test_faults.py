@@ -213,5 +213,5 @@ def test_a_step_of_a_script_that_never_ran_is_an_error(pytester: pytest.Pytester
     )
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
-        ["*script step 'step-1' (at 1m: pause 0) never ran: broker time went on by 30 s since the script began*"]
+        ["*script step 'step-1' (at 1m: pause 0) never ran: broker time went on by 30*s since the script began*"]
     )

@@ -13,6 +13,7 @@ from ottla.testing.faults import Error
 from ottla.testing.handle import Kafka
 from ottla.testing.report import ReportMark, failure_sections
 from ottla.testing.testbed import Testbed
+from tests.docs.references import ROOT
 from tests.kit.clusters import Replicated
 from tests.kit.members import consumer, send
 
@@ -107,7 +108,7 @@ def test_a_step_comes_after_a_fact_of_its_group(frozen: Kafka) -> None:
     frozen.create_topic("orders", partitions=1)
     script = frozen.script([{"after": {"fact": MemberJoined.__name__, "group": "sh*"}, "do": {"fault": LATE}}])
     with consumer(frozen, "other", "orders"):
-        frozen.wait(lambda kafka: kafka.group("other").members, describe="nobody joined")
+        frozen.wait(lambda kafka: kafka.group("other").members, describe="a member has joined")
         assert not script.is_done
     with consumer(frozen, "shop", "orders"):
         script.wait()
@@ -162,7 +163,7 @@ def test_what_did_not_run_is_said_with_the_reason(frozen: Kafka, bed: Testbed) -
         script.wait(within=0)
 
 
-def test_a_step_that_fails_is_told_and_others_run(frozen: Kafka) -> None:
+def test_a_step_that_fails_is_reported_and_others_run(frozen: Kafka) -> None:
     script = frozen.script([{"do": {"pause": 99}}, {"do": {"fault": LATE}}])
 
     assert rules(frozen) == ["late"]
@@ -194,24 +195,42 @@ def test_coroutines_have_scripts_too(bed: Testbed) -> None:
     assert asyncio.run(test()) == ["late"]
 
 
-YAML = """
-steps:
-  - id: lose
-    at: 1m
-    do:
-      fault: {id: late, match: {api: Produce}, do: {delay: 1}}
-  - after: {rule: late, hits: 3}
-    do: {remove: late}
+OF_DOCS = (ROOT / "docs/scripts.md").read_text().split("```yaml\n")[1].split("```")[0]
+JSON = '[{"at": "10s", "do": {"fault": "id=lost,api=Produce,drop=response"}}]'
+
+
+TOML = """
+[[steps]]
+at = "10s"
+do.fault = "id=lost,api=Produce,drop=response"
 """
-JSON = '[{"at": "1m", "do": {"fault": "id=late,api=Produce,delay=1"}}]'
 
 
-@pytest.mark.parametrize(("name", "text"), [("outage.yaml", YAML), ("outage.json", JSON)])
-def test_a_script_is_read_from_a_file(frozen: Kafka, tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize(("suffix", "text"), [("yaml", ""), ("json", JSON), ("toml", TOML)])
+def test_a_script_is_read_from_a_file(frozen: Kafka, tmp_path: Path, suffix: str, text: str) -> None:
+    path = tmp_path / f"outage.{suffix}"
+    path.write_text(text or OF_DOCS)
+    frozen.script(path)
+    frozen.clock.advance("10s")
+    assert rules(frozen) == ["lost"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("outage.txt", "", "outage.txt: expected a name that ends in .json, .toml, .yaml, .yml"),
+        ("outage.yaml", "steps: [", "outage.yaml: not YAML: "),
+        ("outage.json", '{"steps": [{"do": {"kil": 1}}]}', "outage.json: step 'step-1': do: there is no 'kil'"),
+        ("outage.json", '{"step": []}', "outage.json: step: there is no such key; did you mean 'steps'?"),
+    ],
+)
+def test_what_is_wrong_with_a_file_has_its_name(
+    frozen: Kafka, tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
     (tmp_path / name).write_text(text)
-    frozen.script(tmp_path / name)
-    frozen.clock.advance("1m")
-    assert rules(frozen) == ["late"]
+    with pytest.raises(ScriptError) as refused:
+        frozen.script(tmp_path / name)
+    assert str(refused.value).startswith(sentence)
 
 
 @pytest.mark.parametrize(

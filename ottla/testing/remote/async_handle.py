@@ -31,7 +31,7 @@ from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
     from ottla.testing.fact_stream import FactStream
-    from ottla.testing.step_lists.running import KafkaScript
+    from ottla.testing.step_lists.handles import KafkaScript
     from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 

@@ -1,7 +1,7 @@
 """What a step of a script can do: the actions of handles, by name, with what each of them takes."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.testing.clock.timeline import parse_delta
 from ottla.testing.faults.rule_values import nearest
@@ -10,7 +10,9 @@ from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.links import Links
 
 if TYPE_CHECKING:
-    from ottla.testing.testbed import Testbed
+    from ottla.testing.clock.control import ClockControl
+    from ottla.testing.hosting import HostedBrokers
+    from ottla.testing.surroundings.control import BrokerControl
 
 _TEXT: Final = {"type": "string"}
 _NODE: Final = {"type": "integer", "minimum": 0}
@@ -39,6 +41,17 @@ _DISKS: Final[Mapping[str, tuple[JsonSchema, JsonSchema]]] = {
     "lose_unsynced": ({}, {}),
     "heal": ({}, {}),
 }
+
+
+class ActedOn(Protocol):
+    """The brokers of a testbed, and all that is around them."""
+
+    hosted: "HostedBrokers"
+    control: "BrokerControl"
+    clock: "ClockControl"
+    links: Links
+
+    def disk(self, node_id: int) -> BrokerDisk: ...
 
 
 def _object(required: JsonSchema, others: JsonSchema) -> JsonSchema:
@@ -92,7 +105,7 @@ def _check_way(given: Mapping[str, Any], path: str) -> None:
         raise SeedError(f"{path}: expected from and to, or between for both ways")
 
 
-async def run_action(bed: "Testbed", name: str, given: Any) -> None:
+async def run_action(bed: ActedOn, name: str, given: Any) -> None:
     """On the loop of the brokers. Raises whatever the action of a handle raises."""
     match name:
         case "kill":
@@ -109,7 +122,7 @@ async def run_action(bed: "Testbed", name: str, given: Any) -> None:
             _run_at_once(bed, name, given)
 
 
-def _run_at_once(bed: "Testbed", name: str, given: Any) -> None:
+def _run_at_once(bed: ActedOn, name: str, given: Any) -> None:
     faults = bed.hosted.fault_host.faults
     match name:
         case "fault":

@@ -1,4 +1,4 @@
-"""Scripts that run. Everything but `KafkaScript` and its coroutine is used on the loop of the brokers alone.
+"""Scripts that run. Everything here is used on the loop of the brokers alone.
 
 A step is due when broker time comes to its moment, or when what it waits for has happened. While time runs by itself,
 the loop wakes for it; while a test moves the time, the jump stops at it. Time stands while a step runs, and goes on
@@ -7,23 +7,32 @@ when the brokers have come to rest. Steps of one moment run in the order of the 
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.coordinator.facts import Fact
 from ottla.testing.clock.timeline import describe_ms, moment
-from ottla.testing.step_lists.actions import run_action
+from ottla.testing.step_lists.actions import ActedOn, run_action
 from ottla.testing.step_lists.steps import Happening, Hits, ScriptError, Step, check_rules
-from ottla.testing.waits import Explanation
+from ottla.testing.surroundings.around import FaultSteps
 
 if TYPE_CHECKING:
-    from ottla.testing.testbed import Testbed
+    from ottla.testing.histories import GroupHistories
+    from ottla.testing.waits import Waits
+
+
+class ScriptedBrokers(ActedOn, Protocol):
+    """A testbed, as scripts see it."""
+
+    histories: "GroupHistories"
+    steps: FaultSteps
+    waits: "Waits"
 
 
 class StepState:
     def __init__(self, step: Step, due_ms: int | None) -> None:
         self.step = step
         self.due_ms = due_ms
-        """By the monotonic clock of broker time; None: it has not been told when."""
+        """By the monotonic clock of broker time; None: it waits for something."""
         self.runs = 0
         self.error: str | None = None
         """Of its last run."""
@@ -80,7 +89,7 @@ class ScriptRun:
 class Scripts:
     """Of a testbed. It is the agenda of its clock."""
 
-    def __init__(self, bed: "Testbed") -> None:
+    def __init__(self, bed: ScriptedBrokers) -> None:
         self._bed = bed
         self._timeline = bed.clock.timeline
         self._runs: list[ScriptRun] = []
@@ -120,14 +129,14 @@ class Scripts:
     # The agenda.
 
     def next_ms(self) -> int | None:
-        return min((due_ms for due_ms, *_ in self._told()), default=None)
+        return min((due_ms for due_ms, *_ in self._timed()), default=None)
 
     def is_due(self) -> bool:
         next_ms = self.next_ms()
         return next_ms is not None and next_ms <= self._timeline.now_ms()
 
     async def run_one(self) -> None:
-        due_ms, _, index, run = min(self._told(), key=lambda each: each[:3])
+        due_ms, _, index, run = min(self._timed(), key=lambda each: each[:3])
         state = run.states[index]
         self._bed.steps.note(f"script: {state.step}")
         state.runs += 1
@@ -153,8 +162,8 @@ class Scripts:
         if delay_s is not None:
             self._alarm = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
-    def _told(self) -> Iterator[tuple[int, int, int, ScriptRun]]:
-        """What is told when to run: the moment, and its places among scripts and steps."""
+    def _timed(self) -> Iterator[tuple[int, int, int, ScriptRun]]:
+        """What has a moment to run at: that, and its places among scripts and steps."""
         for number, run in enumerate(self._runs):
             for index, state in enumerate(run.states):
                 if state.due_ms is not None and not state.is_over and not run.is_cancelled:
@@ -164,14 +173,14 @@ class Scripts:
         """A wall clock may have been set since."""
         if state.step.wall_ms is not None:
             return state.step.wall_ms - self._timeline.wall_ahead_ms
-        assert state.due_ms is not None, "it was told"
+        assert state.due_ms is not None, "it has a moment"
         return state.due_ms
 
     # What steps wait for.
 
     def _hear(self, fact: Fact, now_ms: int) -> None:
         del now_ms
-        self._tell(
+        self._set_due(
             [
                 each
                 for each in self._waiting()
@@ -183,7 +192,7 @@ class Scripts:
         waiting = [each for each in self._waiting() if isinstance(each.step.cause, Hits)]
         if waiting:
             hits = self._hits()
-            self._tell(
+            self._set_due(
                 [
                     each
                     for each in waiting
@@ -196,7 +205,7 @@ class Scripts:
             if not run.is_cancelled:
                 yield from (each for each in run.states if each.due_ms is None)
 
-    def _tell(self, states: Sequence[StepState]) -> None:
+    def _set_due(self, states: Sequence[StepState]) -> None:
         for state in states:
             state.due_ms = self._timeline.now_ms()
         if states:
@@ -217,57 +226,3 @@ class Scripts:
         self.drive()
         if not task.cancelled():
             task.result()
-
-
-class ScriptDone:
-    """A condition to wait for."""
-
-    def __init__(self, scripts: Scripts, run: ScriptRun) -> None:
-        self._scripts = scripts
-        self._run = run
-        self.wanted = "not all steps of the script had run"
-
-    def is_met(self) -> bool:
-        return self._run.is_done
-
-    def explain(self) -> Explanation:
-        ran = sum(bool(each.runs) for each in self._run.states)
-        return Explanation(f"{ran} of {len(self._run.states)} steps have run", self._scripts.failed(self._run))
-
-
-class KafkaScript:
-    """What `kafka.script` gives. Methods may be called from any thread."""
-
-    def __init__(self, bed: "Testbed", run: ScriptRun) -> None:
-        self._bed = bed
-        self._run = run
-
-    @property
-    def runs(self) -> dict[str, int]:
-        """How many times each step has run, by its id."""
-        return self._bed.call(lambda: {each.step.id: each.runs for each in self._run.states})
-
-    @property
-    def is_done(self) -> bool:
-        """Each step has run; one with `every` and no `times` once at least."""
-        return self._bed.call(lambda: self._run.is_done)
-
-    def unused(self) -> list[str]:
-        """In sentences: steps that have never run, and those that failed."""
-        return self._bed.call(lambda: self._bed.scripts.failed(self._run))
-
-    def wait(self, *, within: float | None = None) -> None:
-        """Until it is done. Raises DeadlineExceeded."""
-        self._bed.run(self._bed.wait(ScriptDone(self._bed.scripts, self._run), within))
-
-    async def wait_async(self, *, within: float | None = None) -> None:
-        """As `wait`, to await on any loop."""
-        await self._bed.loop.wait(self._bed.wait(ScriptDone(self._bed.scripts, self._run), within))
-
-    def cancel(self) -> None:
-        """Steps that have not run do not run any more."""
-        self._bed.call(self._cancel)
-
-    def _cancel(self) -> None:
-        self._run.is_cancelled = True
-        self._bed.scripts.drive()
