@@ -289,6 +289,7 @@ PAGES_OF_TESTS = [
     *((ISOLATION, start) for start in TESTS_OF_ISOLATION),
     *((BROKER_TIME, start) for start in TESTS_OF_BROKER_TIME),
     *((CLUSTER_FAULTS, start) for start in TESTS_OF_CLUSTER_FAULTS),
+    (SCRIPTS, "import pytest\n"),
 ]
 
 
