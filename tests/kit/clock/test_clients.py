@@ -20,6 +20,9 @@ from ottla.coordinator.facts import Cause, MemberRemoved
 from ottla.testing import DeadlineExceeded
 from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.handle import Kafka
+from ottla.testing.step_lists import running
+from ottla.testing.step_lists.actions import run_action
+from ottla.testing.testbed import Testbed
 from tests.kit.members import KAFKA_PYTHON_POLL_MS, consumer, send
 
 SESSION_MS = 6_000
@@ -274,6 +277,35 @@ def test_producer_of_real_time_is_refused_when_it_is_ahead(handle: Kafka) -> Non
     assert "ahead of broker time: they may be refused as too far ahead; use message.timestamp.type=" in hint
     (record,) = handle.records("appended")
     assert datetime.fromtimestamp(record.timestamp / 1000, UTC).year == 2020
+
+
+def test_members_are_spared_also_where_a_script_ends_a_walk(handle: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk that ends before its target has moved their deadlines by all of the jump: they come back by the rest."""
+    handle.create_topic("orders", partitions=6)
+    slow = {"client.id": "slow", "session.timeout.ms": 30_000}
+    with doomed(handle, members=1) as process, consumer(handle, "other", "orders", **slow):
+        handle.wait(lambda kafka: kafka.group("other").members, describe="a member has joined")
+        # No heartbeat repairs what the jump has done; its connection is open.
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        script = handle.script(
+            [{"after": {"fact": "MemberRemoved", "group": "other"}, "do": {"fault": "api=Fetch,observe"}}]
+        )
+
+        left_ms: list[int | None] = []
+
+        async def noting(bed: Testbed, name: str, given: Any) -> None:
+            left_ms.extend(each.session_ends_in_ms for each in bed.reader.group("shop").members)
+            await run_action(bed, name, given)
+
+        monkeypatch.setattr(running, "run_action", noting)
+        fired = handle.clock.advance("8d", sessions={"slow"})
+
+        assert script.is_done
+        assert [0 < (each or 0) <= SESSION_MS for each in left_ms] == [True]
+        assert [each.what.split(",")[0] for each in fired if each.kind == "session"][:1] == ["group other"]
+        (member,) = handle.group("shop").members
+        assert 0 < member.session_ends_in_ms <= SESSION_MS
 
 
 def test_transactions_of_living_producers_are_not_spared(handle: Kafka) -> None:
