@@ -164,10 +164,12 @@ def test_what_did_not_run_is_said_with_the_reason(frozen: Kafka, bed: Testbed) -
 
 
 def test_a_step_that_fails_is_reported_and_others_run(frozen: Kafka) -> None:
-    script = frozen.script([{"do": {"pause": 99}}, {"do": {"fault": LATE}}])
+    steps = [{"do": {"pause": 99}}, {"do": {"fault": LATE}}, {"do": {"remove": "late"}}, {"do": {"release": "late"}}]
+    script = frozen.script(steps)
 
-    assert rules(frozen) == ["late"]
-    (sentence,) = script.unused()
+    assert rules(frozen) == []
+    sentence, of_rule = script.unused()
+    assert of_rule.endswith("failed: RuleError: there is no rule 'late' now")
     assert "'step-1' (at once: pause 99) failed: NotRunningError: no broker 99 runs" in sentence
 
 
@@ -240,6 +242,7 @@ def test_what_is_wrong_with_a_file_has_its_name(
         ([{"at": "1s"}], "steps[0]: 'do' is missing"),
         ([{"att": 1, "do": {"kill": 1}}], "steps[0].att: there is no such key; did you mean 'at'?"),
         ([{"do": {"kil": 1}}], "step 'step-1': do: there is no 'kil'; did you mean 'kill'?"),
+        ([{"do": {1: "kill"}}], "step 'step-1': do: there is no '1'"),
         ([{"do": {"kill": "1"}}], "step 'step-1': do.kill: '1': expected integer"),
         ([{"do": {"kill": 1, "stop": 1}}], "step 'step-1': do: {'kill': 1, 'stop': 1}: expected one of fault, remove"),
         ([{"at": "soon", "do": {"kill": 1}}], "step 'step-1': 'soon': expected seconds, a timedelta, or text"),

@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.testing.clock.timeline import parse_delta
-from ottla.testing.faults.rule_values import nearest
+from ottla.testing.faults.rule_values import RuleError, nearest
 from ottla.testing.seeds.seed_schema import JsonSchema, SeedError, check
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.links import Links
 
 if TYPE_CHECKING:
     from ottla.testing.clock.control import ClockControl
+    from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.hosting import HostedBrokers
     from ottla.testing.surroundings.control import BrokerControl
 
@@ -128,9 +129,9 @@ def _run_at_once(bed: ActedOn, name: str, given: Any) -> None:
         case "fault":
             faults.add(given)
         case "remove":
-            faults[given].remove()
+            _rule(faults, given).remove()
         case "release":
-            faults[given].release()
+            _rule(faults, given).release()
         case "pause":
             bed.control.pause(given)
         case "resume":
@@ -143,6 +144,13 @@ def _run_at_once(bed: ActedOn, name: str, given: Any) -> None:
             _disk(bed.disk(given["node"]), given)
         case _:
             bed.clock.skew(given["node"], parse_delta(given["by"]))
+
+
+def _rule(faults: "Faults", rule_id: str) -> "Fault":
+    found = next((each for each in faults if each.id == rule_id), None)
+    if found is None:
+        raise RuleError(f"there is no rule {rule_id!r} now")
+    return found
 
 
 def _link(links: Links, given: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ def _parse_step(given: Mapping[str, Any], number: int) -> Step:
         (do, what), *more = given["do"].items() or [("", None)]
         if more or not do:
             raise ScriptError(f"do: {dict(given['do'])!r}: expected one of {', '.join(ACTIONS)}")
-        check_action(do, what)
+        check_action(str(do), what)
         times = given.get("times")
         if times is not None and "every" not in given:
             raise ScriptError("times: it is of steps with every; another one runs once")
