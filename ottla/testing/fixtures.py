@@ -218,9 +218,12 @@ class TestRun(FixtureRun):
             self.conclude(found, unused, leaks, left)
 
     def _unused_faults(self) -> list[str]:
-        """And steps of scripts that did not run."""
+        """And steps of scripts that did not run. Both end, whatever is kept between tests."""
         faults, scripts = self.bed.hosted.fault_host.faults_if_used, self.bed.scripts_if_used
-        sentences = [] if scripts is None else self.bed.call(scripts.unused)
+        sentences: list[str] = []
+        if scripts is not None:
+            sentences += self.bed.call(scripts.unused)
+            self.bed.run(scripts.clear())
         if faults is not None:
             sentences += [each.text for each in faults.unused() if each.is_error]
             if self._pool.coverage is not None:

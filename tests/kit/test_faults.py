@@ -198,18 +198,22 @@ def test_records_of_a_lost_answer_do_not_count_as_consumed(handle: Kafka) -> Non
             handle.wait_until_consumed("orders", within=0.1)
 
 
-def test_a_step_of_a_script_that_never_ran_is_an_error(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("isolation", ["reset", "names"])
+def test_a_step_of_a_script_that_never_ran_is_an_error(pytester: pytest.Pytester, isolation: str) -> None:
     result = run(
         pytester,
         """
+    LATER = {"fault": "id=later,api=Produce,delay=1"}
+
     def test_a_follower_dies(kafka, kafka_clock):
-        kafka.script([{"at": "1m", "do": {"pause": 0}}, {"at": "1h", "optional": True, "do": {"resume": 0}}])
+        kafka.script([{"at": "1m", "do": {"pause": 0}}, {"at": "1h", "optional": True, "do": LATER}])
         kafka_clock.advance("30s")
 
     def test_next(kafka, kafka_clock):
         kafka_clock.advance("8d")
-        kafka.create_topic("orders")
+        assert list(kafka.faults) == []
     """,
+        f"--ottla-isolation={isolation}",
     )
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(
