@@ -8,7 +8,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.protocol.primitives import Buffer
-from ottla.protocol.records.batch import NO_TIMESTAMP
+from ottla.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP
 from ottla.storage.producer_snapshot import ENTRY
 
 BATCHES_KEPT = 5
@@ -72,8 +72,13 @@ def pack_batches(state: ProducerState) -> bytes | None:
 
 
 def _is_in_entry(batch: ProducerBatch, last_timestamp: int) -> bool:
-    first_sequence = (batch.last_sequence - (batch.last_offset - batch.first_offset)) & SEQUENCE_MASK
+    first_sequence = _first_sequence(batch.last_sequence, batch.last_offset - batch.first_offset)
     return batch.timestamp == last_timestamp and batch.first_sequence == first_sequence
+
+
+def _first_sequence(last_sequence: int, delta: int) -> int:
+    """Of a batch; offsets that a coordinator writes for a transaction have no sequence numbers."""
+    return NO_SEQUENCE if last_sequence == NO_SEQUENCE else (last_sequence - delta) & SEQUENCE_MASK
 
 
 def unpack_state(entry: Buffer, seen_ms: int, batches: Buffer | None = None) -> ProducerState:
@@ -84,6 +89,6 @@ def unpack_state(entry: Buffer, seen_ms: int, batches: Buffer | None = None) -> 
         packed = memoryview(batches)[_COUNT.size : _COUNT.size + count * _BATCH.size]
         known = tuple(map(ProducerBatch._make, _BATCH.iter_unpack(packed)))
     elif last_offset >= 0:
-        first_sequence = (last_sequence - delta) & SEQUENCE_MASK
+        first_sequence = _first_sequence(last_sequence, delta)
         known = (ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp),)
     return ProducerState(epoch, known, timestamp, coordinator_epoch, transaction, seen_ms)

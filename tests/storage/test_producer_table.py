@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from ottla.protocol.records.batch import NO_SEQUENCE
 from ottla.storage import producer_pages, producer_table
 from ottla.storage.producer_entry import (
     ProducerBatch,
@@ -52,6 +53,15 @@ def test_packed_state_is_what_it_was(producer_id: int, state: ProducerState) -> 
 def test_only_batch_of_a_producer_is_packed_in_its_entry(delta: int, sequence: int, timestamp: int) -> None:
     last_sequence = (sequence + delta) & INT32
     state = ProducerState(0, (ProducerBatch(sequence, last_sequence, 7, 7 + delta, timestamp),), timestamp, seen_ms=5)
+
+    assert pack_batches(state) is None
+    assert unpack_state(pack_entry(9, state), 5) == state
+
+
+def test_a_batch_without_sequence_numbers_is_whole_in_its_entry() -> None:
+    """As a coordinator writes offsets of a transaction. Its replicas remember the same of it after a restart."""
+    batch = ProducerBatch(NO_SEQUENCE, NO_SEQUENCE, first_offset=4, last_offset=6, timestamp=7)
+    state = ProducerState(1, (batch,), last_timestamp=7, seen_ms=5)
 
     assert pack_batches(state) is None
     assert unpack_state(pack_entry(9, state), 5) == state
