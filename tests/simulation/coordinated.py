@@ -111,6 +111,9 @@ class Coordinated:
         chunk = log.read(0, 1 << 30, upper_bound=log.log_end_offset, min_one_batch=True, wait=True)
         return records_of(chunk.records)
 
+    def authority_of(self, group_id: str, wire: Any) -> Any:
+        return self._world.authority_of(group_id, wire)
+
     # The story.
 
     async def create_topic(self) -> None:
