@@ -265,8 +265,12 @@ class Partition:
         return ErrorCode.NONE
 
     def maybe_raise_high_watermark(self, now_ms: int) -> bool:
-        """§14.6.1; returns whether it rose. To be called after appends are written."""
-        candidate = self.log.log_end_offset
+        """§14.6.1; returns whether it rose. To be called after appends are written, and after a sync that was due: what
+        consumers see has outlasted a loss of power where `flush.messages` says so."""
+        log = self.log
+        candidate = log.log_end_offset
+        if log.waits_for_sync and log.needs_flush:
+            candidate = log.flushed_offset
         if candidate <= self.high_watermark:
             return False
         leadership = self.leadership

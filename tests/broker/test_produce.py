@@ -1,6 +1,7 @@
 """Produce over the wire: §15.1 and §15.2; idempotent producers and their ids."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.broker.wire import (
     produce,
     produce_request,
     running_broker,
+    until,
     values_of,
 )
 
@@ -182,6 +184,26 @@ async def test_a_sync_that_takes_too_long_times_out(tmp_path: Path, monkeypatch:
             work, done = held[0]  # type: ignore[misc]
             work()
             done()
+
+
+async def test_consumers_see_what_is_to_be_synced_when_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I-5. With flush.messages=1 Kafka syncs within the append, so that a loss of power takes nothing that was seen."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as consumer:
+        await create_topic(client, "t", flush_messages=1)
+        with monkeypatch.context() as patch:
+            held: list[tuple[Callable[[], None], Callable[[], None]]] = []
+            patch.setattr(broker.replicas._disk_sync._flusher, "_submit", lambda work, done: held.append((work, done)))
+            client.send(produce_request("t", batch(b"a")), 9)
+            await until(broker, lambda: bool(held))
+            before = await fetch(consumer, "t")
+        for work, done in held:
+            work()
+            done()
+        await client.receive(ProduceResponse, 9)
+        after = await fetch(consumer, "t")
+
+    assert (values_of(before.records), before.high_watermark) == ([], 0)
+    assert (values_of(after.records), after.high_watermark) == ([b"a"], 1)
 
 
 async def test_a_batch_that_is_sent_twice_is_stored_once(tmp_path: Path) -> None:

@@ -391,6 +391,9 @@ class ReplicaManager:
 
     def _synced(self, partition: Partition) -> None:
         """Records of the partition have reached the disk, or failed to."""
+        if partition.maybe_raise_high_watermark(self._runtime.clock.now_ms()):
+            self._appends.high_watermark_rose(partition)
+            self._appends.wake_followers(partition)
         self._appends.mark_changed(partition)
         if self._fetching is not None:
             self._fetching.synced(partition)
