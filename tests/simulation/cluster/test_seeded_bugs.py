@@ -15,10 +15,10 @@ FOUND_BY = {
     "T-16": 35,
     "T-17": 15,
     "T-18": 0,
-    "T-20": 0,
+    "T-20": 1,
     "T-21": 3,
     "T-22": 11,
-    "T-26": 4,
+    "T-26": 13,
     "T-28": 0,
 }
 LOGS_FOUND_BY = {
@@ -35,7 +35,7 @@ UPKEEP_FOUND_BY = {
     "compacts beyond the high watermark": 16,
     "removes a tombstone before its record": 7,
     "writes no tombstones for deleted groups": 10,
-    "deletes no offset": 4,
+    "deletes no offset": 9,
     "lets no offset expire": 19,
     "loses a change of the store": 6,
     "commits whatever was expected": 3,
@@ -69,7 +69,7 @@ ACLS_FOUND_BY = {
     "commits what it refuses": 60,
     "finds super users by prefix": 4,
     "forgets ACLs of a snapshot": 4,
-    "authorizes deletions by describe": 10,
+    "authorizes deletions by describe": 66,
     "lists all groups": 8,
 }
 ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY | ACLS_FOUND_BY
