@@ -41,11 +41,11 @@ class Replicas(Protocol):
     ) -> None: ...
 
 
-def has_committed_what_it_loaded(replicas: Replicas, topic: str, index: int) -> bool:
-    """Whether the high watermark has passed what the partition's log had at the beginning of this term. Until then
-    another leader may be elected that has less."""
-    replica = replicas.find(topic, index)
-    return replica is not None and replica.high_watermark >= replica.leader_epoch_start
+def has_committed_what_it_loaded(replicas: Replicas, hosted: HostedPartition[Any]) -> bool:
+    """Whether the high watermark has passed what the partition's log had at the beginning of this term, and what was
+    loaded, which is more if the log has failed since. Until then another leader may be elected that has less."""
+    replica = replicas.find(hosted.topic, hosted.index)
+    return replica is not None and replica.high_watermark >= max(replica.leader_epoch_start, hosted.loaded_offset)
 
 
 class MetadataCache(Protocol):

@@ -171,7 +171,7 @@ class GroupCoordinator:
             partition is None
             or group_id_error(request) is not None
             or (
-                has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+                has_committed_what_it_loaded(self._replicas, partition)
                 and not self._may_be_deposed()
             )
         ):
@@ -198,7 +198,7 @@ class GroupCoordinator:
         return (
             partition is None
             or group_id_error(request) is not None
-            or has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+            or has_committed_what_it_loaded(self._replicas, partition)
         )
 
     async def _sync_once_committed(self, request: SyncGroup) -> None:

@@ -166,7 +166,7 @@ class MarkerSender:
         if markers.order.is_void or self._is_stopped:
             return
         hosted = markers.order.hosted
-        if not has_committed_what_it_loaded(self._replicas, hosted.topic, hosted.index):
+        if not has_committed_what_it_loaded(self._replicas, hosted):
             self._retry(markers)
             return
         image = self._metadata.image

@@ -138,7 +138,7 @@ class TransactionCoordinator:
         partition = self.topic.partition_of(request.transactional_id)
         if (
             partition is not None
-            and has_committed_what_it_loaded(self._replicas, self.topic.name, partition.index)
+            and has_committed_what_it_loaded(self._replicas, partition)
             and not self._may_be_deposed()
         ):
             partition.handle(request)
