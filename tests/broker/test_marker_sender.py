@@ -131,7 +131,12 @@ class Sending:
         )
         metadata: Any = SimpleNamespace(image=images.image(*states))
         self.hosted: Any = SimpleNamespace(
-            is_unloaded=False, handle=self.reported.append, topic=TRANSACTION_STATE, index=0, leader_epoch=5
+            loaded_offset=0,
+            is_unloaded=False,
+            handle=self.reported.append,
+            topic=TRANSACTION_STATE,
+            index=0,
+            leader_epoch=5,
         )
         replicas: Any = SimpleNamespace(find=lambda *_: SimpleNamespace(high_watermark=0, leader_epoch_start=0))
         nowhere: Any = None
