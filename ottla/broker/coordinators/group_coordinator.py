@@ -170,10 +170,7 @@ class GroupCoordinator:
         if (
             partition is None
             or group_id_error(request) is not None
-            or (
-                has_committed_what_it_loaded(self._replicas, partition)
-                and not self._may_be_deposed()
-            )
+            or (has_committed_what_it_loaded(self._replicas, partition) and not self._may_be_deposed())
         ):
             self._send(request)
         else:
