@@ -83,8 +83,10 @@ def test_the_last_tests_are_like_the_first(pytester: pytest.Pytester) -> None:
     whole, kit, descriptors, threads = (
         [[each[column] for each in part] for part in (first, last)] for column in range(4)
     )
-    assert median(whole[1]) <= MORE_MAX * median(whole[0])
-    assert median(kit[1]) <= KIT_MS
+    if IS_WHOLE:
+        # By the clock, which says little while other tests run beside this one.
+        assert median(whole[1]) <= MORE_MAX * median(whole[0])
+        assert median(kit[1]) <= KIT_MS
     # Clients close by themselves, some after their test: what is left of one would be there in all that follow.
     assert min(descriptors[1]) <= min(descriptors[0])
     assert min(threads[1]) <= min(threads[0])

@@ -39,7 +39,7 @@ def decisions_are_kept_by_host(patch: Patch) -> None:
 
     def access(self: Authorization, principal: Principal, host: str, api: str) -> Access:
         view = views.setdefault(host, View(self.authorizer, principal, host, logs_allowed=False))
-        return Access(view, principal, self.metadata.image, api, self._log, self._config)
+        return Access(view, principal, self.metadata.image, api, self.decisions, self._config)
 
     patch.setattr(Authorization, "access", access)
 
