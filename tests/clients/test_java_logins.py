@@ -76,7 +76,7 @@ async def test_java_renews_its_session_while_it_produces(java: JavaClients, tmp_
             deadline = time.monotonic() + RENEWALS * REAUTHENTICATION_MS / 1000 + WAIT_S
             with java.producer("renewing", of_java(address(broker), "SCRAM-SHA-512", USER, PASSWORD)):
                 while ended["renewal", "SCRAM-SHA-512", "success"] < RENEWALS:
-                    assert time.monotonic() < deadline, f"renewed {ended['renewal', 'SCRAM-SHA-512', 'success']} times only"
+                    assert time.monotonic() < deadline, f"renewed too seldom: {ended}"
                     java.send("renewing", "t", "x")
             return java.said("renewing")
 
