@@ -84,6 +84,8 @@ def test_audit_is_printed(run: Any, bed: Testbed) -> None:
     producer = Producer({"bootstrap.servers": bed.hosted.bootstrap})
     producer.produce("orders", bytes(1000))
     assert producer.flush(20) == 0
+    # The tests that follow have the same broker.
+    producer.close()
 
     status, said = run("audit")
 

@@ -1,6 +1,9 @@
 """The storm itself, against one broker: clients, faults and checks work together, and a seeded loss is found."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from tests.cluster_processes import ClusterProcesses, wait_for
 from tests.histories.checker import Kind, check
@@ -20,6 +23,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.skipif("OTTLA_STORMED" in os.environ, reason="make storm has run")
 def test_one_broker_comes_through_a_small_storm(tmp_path: Path) -> None:
     outcome = storm.run(tmp_path, STEPS, duration_s=6, brokers=1, records_per_s=100)
 
