@@ -45,6 +45,11 @@ _audited = pytest.StashKey[list[tuple[str, str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    _add_ini(parser)
+    _add_options(parser.getgroup("ottla", "Kafka by Ottla"))
+
+
+def _add_ini(parser: pytest.Parser) -> None:
     parser.addini("ottla_isolation", "what happens between two tests: reset, snapshot, names, fresh", default="reset")
     parser.addini("ottla_where", "where the brokers run: thread, process", default="thread")
     parser.addini("ottla_profile", "test, or kafka for Kafka's defaults untouched", default="test")
@@ -62,7 +67,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini("ottla_faults_matrix_deadline", "of a run under a fault, in seconds", default="30")
     parser.addini("ottla_audit", "what the audit fails tests for: errors, all or off", default="errors")
-    group = parser.getgroup("ottla", "Kafka by Ottla")
+
+
+def _add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--ottla-isolation", choices=ISOLATIONS, help="what happens between two tests")
     group.addoption(
         "--ottla-report", choices=("off", "short", "full"), default="short", help="what a failing test shows of Kafka"

@@ -51,7 +51,7 @@ def exchange(java: JavaClients, config: dict[str, object], name: str) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_java_logs_in(java: JavaClients, tmp_path: Path, mechanism: str) -> None:
-    """SEC06; and a wrong password is told apart from a broker that is away."""
+    """SEC06; and a wrong password is told apart from a broker that does not answer."""
     async with broker_with_sasl(tmp_path) as broker:
         ended = broker.server.sasl["SASL"].ended
         await asyncio.to_thread(exchange, java, of_java(address(broker), mechanism, USER, PASSWORD), mechanism)

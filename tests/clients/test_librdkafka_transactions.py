@@ -4,13 +4,18 @@ One cluster of three serves all tests of this file; each test has topics and ids
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
+from kafka.errors import CoordinatorNotAvailableError
 
 from tests.clients.test_confluent_kafka import WAIT_S, consumed, consumer, producer
 from tests.served import ServedBroker
+from tests.waiting import wait_for
 
 QUICK = {"group.initial.rebalance.delay.ms": "0"}
 TO_THE_END = {"enable_partition_eof": True, "fetch_wait_max_ms": 10}
@@ -55,12 +60,33 @@ def until_end(reader: Consumer, place: TopicPartition) -> list[bytes]:
     raise AssertionError(f"no end of {place} came after {values!r}")
 
 
-def read(cluster: ServedBroker, topic: str, partition: int, level: str = "read_committed") -> str:
+def values(cluster: Any, topic: str, partition: int = 0, level: str = "read_committed") -> list[bytes]:
     reader = consumer(cluster, f"{topic} {level}", isolation_level=level, **TO_THE_END)
     try:
-        return str(b"".join(until_end(reader, TopicPartition(topic, partition, 0))), "utf-8")
+        return until_end(reader, TopicPartition(topic, partition, 0))
     finally:
         reader.close()
+
+
+def read(cluster: Any, topic: str, partition: int, level: str = "read_committed") -> str:
+    return str(b"".join(values(cluster, topic, partition, level)), "utf-8")
+
+
+def described(cluster: Any, name: str = "tx") -> Any:
+    """Asked for again where a broker has not heard of the coordinator yet: kafka-python does not do that itself."""
+    asker = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    found: list[Any] = []
+
+    def is_described() -> bool:
+        with suppress(CoordinatorNotAvailableError):
+            found.append(asker.describe_transactions([name])[name])
+        return bool(found)
+
+    try:
+        wait_for(is_described, WAIT_S, f"no broker knows the coordinator of {name}")
+    finally:
+        asker.close()
+    return found[0]
 
 
 def stepped(cluster: ServedBroker, topic: str, steps: list[str]) -> dict[str, Producer]:

@@ -1,14 +1,11 @@
 """Transactions of a real client while brokers of a cluster are killed or shut down around them."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.admin import KafkaAdminClient
-from kafka.errors import CoordinatorNotAvailableError
 
 from ottla import ClusterThread
 from ottla.broker.replicas.transaction_verification import PendingVerification
@@ -16,7 +13,7 @@ from ottla.cluster.image import TRANSACTION_STATE
 from ottla.testing.faults.actions import Error
 from tests.broker.clusters import QUICK_SESSIONS
 from tests.clients.test_confluent_kafka import consumer, producer
-from tests.clients.test_librdkafka_transactions import TO_THE_END, until_end
+from tests.clients.test_librdkafka_transactions import TO_THE_END, described, until_end
 from tests.waiting import wait_for
 
 WAIT_S = 60
@@ -76,23 +73,6 @@ def wait_until_read(cluster: Any, partition: int, *expected: bytes) -> None:
 def in_sync(cluster: ClusterThread, topic: str) -> set[int]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     return set(admin.list_topics(topic, WAIT_S).topics[topic].partitions[0].isrs)
-
-
-def described(cluster: ClusterThread, name: str = "tx") -> Any:
-    """Asked for again where a broker has not heard of the coordinator yet: kafka-python does not do that itself."""
-    asker = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-    found: list[Any] = []
-
-    def is_described() -> bool:
-        with suppress(CoordinatorNotAvailableError):
-            found.append(asker.describe_transactions([name])[name])
-        return bool(found)
-
-    try:
-        wait_for(is_described, WAIT_S, f"no broker knows the coordinator of {name}")
-    finally:
-        asker.close()
-    return found[0]
 
 
 def test_tx13_killed_coordinator_loses_no_transaction(cluster: ClusterThread) -> None:

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from kafka.admin import KafkaAdminClient
 
 from ottla import BrokerThread
 from ottla.testing.faults.actions import Disconnect, Drop, Error, Hold
 from tests.clients.test_confluent_kafka import WAIT_S, consumer, create_topic, producer
-from tests.clients.test_librdkafka_transactions import TO_THE_END, until_end
+from tests.clients.test_librdkafka_transactions import described, values
 from tests.waiting import wait_for
 
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
@@ -35,14 +34,6 @@ def send(sender: Producer, value: str, partition: int = 0) -> None:
     assert sender.flush(WAIT_S) == 0
 
 
-def read(broker: Any, partition: int = 0, level: str = "read_committed") -> list[bytes]:
-    reader = consumer(broker, "readers", isolation_level=level, **TO_THE_END)
-    try:
-        return until_end(reader, TopicPartition("t", partition, 0))
-    finally:
-        reader.close()
-
-
 def ends(broker: Any, partition: int) -> list[int]:
     """Where readers of both levels may read to."""
     found = []
@@ -51,14 +42,6 @@ def ends(broker: Any, partition: int) -> list[int]:
         found.append(reader.get_watermark_offsets(TopicPartition("t", partition), WAIT_S)[1])
         reader.close()
     return found
-
-
-def described(broker: Any) -> Any:
-    asker = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        return asker.describe_transactions(["tx"])["tx"]
-    finally:
-        asker.close()
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
@@ -77,7 +60,7 @@ def test_tx24_answer_to_the_end_that_is_lost_comes_again(broker: Any, lost: Any,
     send(sender, "second")
     sender.commit_transaction(WAIT_S)
 
-    assert read(broker) == ([b"first", b"second"] if commits else [b"second"])
+    assert values(broker, "t") == ([b"first", b"second"] if commits else [b"second"])
     after = described(broker)
     assert (after.producer_id, after.producer_epoch) == (before.producer_id, before.producer_epoch)
 
@@ -99,7 +82,7 @@ def test_tx25_answer_with_an_epoch_that_is_lost_comes_again(broker: Any) -> None
     send(sender, "second")
     sender.commit_transaction(WAIT_S)
 
-    assert read(broker) == [b"second"]
+    assert values(broker, "t") == [b"second"]
     after = described(broker)
     assert (after.producer_id, after.producer_epoch) == (before.producer_id, before.producer_epoch + 1)
 
@@ -122,4 +105,4 @@ def test_tx23_records_that_come_after_the_abort_are_refused(broker: Any, partiti
     assert fenced.value.args[0].code() == KafkaError._FENCED
     assert ends(broker, partition) == ended
     assert ended[0] == ended[1]
-    assert read(broker, partition) == []
+    assert values(broker, "t", partition) == []

@@ -39,6 +39,8 @@ from tests.broker.wire import Client
 from tests.fakes.frames import build_request_frame
 from tests.kit.members import consumer, polled, send
 
+RESETS = 200
+
 
 def test_nothing_is_left_after_a_reset(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=3, configs={"retention.ms": 1})
@@ -261,7 +263,7 @@ def wait_until_busy(handle: Kafka, moment: str) -> None:
 
 
 def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
-    """Two hundred resets while members join, commit and leave. No error of the broker, and the last world is
+    """`RESETS` while members join, commit and leave. No error of the broker, and the last world is
     empty."""
     stop = threading.Event()
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
@@ -282,7 +284,7 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
     thread = threading.Thread(target=consume)
     thread.start()
     try:
-        for _ in range(200):
+        for _ in range(RESETS):
             handle.reset()
             handle.produce("orders", [b"x"])
             wait_until_busy(handle, moments.choice(MOMENTS))

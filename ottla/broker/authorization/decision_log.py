@@ -46,24 +46,12 @@ class DecisionLog:
         api: str,
     ) -> None:
         """`who`: the principal and the host that it is at."""
-        if not decision.is_allowed:
-            self.refusals[operation, kind] += 1
-        self._write(who, decision, operation, kind, name, api)
-
-    def _write(
-        self,
-        who: tuple[Principal, str],
-        decision: Decision,
-        operation: AclOperation,
-        kind: ResourceType,
-        name: str,
-        api: str,
-    ) -> None:
         principal, host = who
         log = self._log
         if decision.is_allowed:
             write = log.debug
         else:
+            self.refusals[operation, kind] += 1
             if not log.writes("info") or not self._has_room(principal):
                 return
             write = log.info
@@ -88,13 +76,13 @@ class DecisionLog:
     ) -> None:
         """The same for many names that one request was refused, each with its decision: what gets no line is counted at
         once."""
-        self.refusals[operation, kind] += len(decisions)
-        if not self._log.writes("info"):
-            return
         for name, decision in decisions[:REFUSALS_PER_SECOND]:
-            self._write(who, decision, operation, kind, name, api)
-        # A second may have begun in between: those that are left out count for the one that goes on.
-        self._second_of(who[0]).count += max(len(decisions) - REFUSALS_PER_SECOND, 0)
+            self.decided(who, decision, operation, kind, name, api)
+        left_out = max(len(decisions) - REFUSALS_PER_SECOND, 0)
+        self.refusals[operation, kind] += left_out
+        if self._log.writes("info"):
+            # A second may have begun in between: those that are left out count for the one that goes on.
+            self._second_of(who[0]).count += left_out
 
     def failed(self, principal: Principal, operation: AclOperation, kind: ResourceType, name: str) -> None:
         """A decision that has failed is a refusal."""

@@ -46,7 +46,6 @@ class LeadershipWatcher(Protocol):
 
     def log_failed(self, index: int) -> None:
         """Records of a partition that is led here were refused, and are in its log."""
-        ...
 
 
 class Checkpoints(Protocol):

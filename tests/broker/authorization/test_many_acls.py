@@ -4,13 +4,13 @@ restart, every broker describes what a model has, and decides as the model does.
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server_security import STANDARD_AUTHORIZER
+from ottla.cli.operations.acls import described
 from ottla.protocol.messages.create_acls import CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ottla.security.acl import AclBinding, AclOperation, PatternType, Permission, ResourceType, is_pattern_for
+from ottla.security.acl import AclBinding, AclOperation, is_pattern_for
 from ottla.security.acl_index import NO_ACLS
 from ottla.security.authorizer import Authorizer
 from tests.broker.authorization.test_acl_requests import MATCH, PREFIXED_NUMBER, creation, deleting, describing
@@ -62,25 +62,9 @@ def deletions() -> list[Deletion]:
     ]
 
 
-def bindings(response: Any) -> set[AclBinding]:
-    return {
-        AclBinding(
-            ResourceType(found.resource_type),
-            found.resource_name,
-            PatternType(found.pattern_type),
-            each.principal,
-            each.host,
-            AclOperation(each.operation),
-            Permission(each.permission_type),
-        )
-        for found in response.resources
-        for each in found.acls
-    }
-
-
 async def check(broker: Broker, wanted: set[AclBinding], chance: random.Random) -> None:
     await until(lambda: len(broker.image.acls) == len(wanted))
-    assert bindings(await ask(broker, describing(), 3)) == wanted
+    assert described(await ask(broker, describing(), 3)) == wanted
     authorizer = Authorizer(broker.image.acl_index or NO_ACLS, frozenset(), allows_without_acl=False)
     for _ in range(QUESTIONS):
         kind, operation = chance.choice((TOPIC, GROUP)), chance.choice(OPERATIONS)

@@ -92,10 +92,7 @@ class ClusterWorld:
         self._commits = 0
         self._calm_since_us = 0
         self._tasks: list[asyncio.Task[Any]] = []
-        with contextlib.ExitStack() as stack:
-            stack.callback(asyncio._set_running_loop, None)
-            asyncio._set_running_loop(self.loop)
-            self.store_machine = StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
+        self.store_machine = self._new_store()
         self.users = UserBook()
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
@@ -110,6 +107,12 @@ class ClusterWorld:
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
+
+    def _new_store(self) -> StoreMachine:
+        with contextlib.ExitStack() as stack:
+            stack.callback(asyncio._set_running_loop, None)
+            asyncio._set_running_loop(self.loop)
+            return StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
 
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step

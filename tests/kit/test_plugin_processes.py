@@ -1,0 +1,91 @@
+"""The pytest plugin and processes: the answer that a child of a fork gets, and what an end leaves behind."""
+
+import pytest
+
+from tests.kit.test_plugin import ONE_RECORD, ini, run
+
+pytest_plugins = ("pytester",)
+
+
+def test_forked_child_is_refused_with_a_sentence(pytester: pytest.Pytester) -> None:
+    """The parent's broker and its directory stay."""
+    pytester.makepyfile(
+        """
+        import multiprocessing, os, sys
+        from ottla.testing.embedded import NotRunningError
+
+        def ask(kafka, queue):
+            try:
+                queue.put(kafka.topics)
+            except NotRunningError as error:
+                queue.put(str(error))
+
+        def test_multiprocessing(kafka):
+            context = multiprocessing.get_context("fork")
+            queue = context.Queue()
+            child = context.Process(target=ask, args=(kafka, queue))
+            child.start()
+            assert "connect clients to its bootstrap address" in queue.get(timeout=20)
+            child.join()
+            kafka.produce("orders", [b"a"])
+
+        def test_child_that_exits_in_an_orderly_way(kafka):
+            pid = os.fork()
+            if not pid:
+                import atexit
+                atexit._run_exitfuncs()
+                os._exit(0)
+            os.waitpid(pid, 0)
+            kafka.produce("orders", [b"a"])
+            assert len(kafka.records("orders")) == 1
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
+def test_nothing_is_left_behind(pytester: pytest.Pytester) -> None:
+    """No thread, no directory."""
+    data = pytester.mkdir("data")
+    ini(pytester, f"ottla_data = {data}")
+    pytester.makepyfile(ONE_RECORD)
+    pytester.makeconftest(
+        """
+        import threading
+
+        def pytest_sessionfinish(session):
+            session.config.add_cleanup(lambda: None)
+
+        def pytest_unconfigure(config):
+            import atexit
+            atexit.register(lambda: print("threads:", [t.name for t in threading.enumerate() if "ottla" in t.name]))
+        """
+    )
+
+    result = run(pytester, "-s")
+
+    result.assert_outcomes(passed=2)
+    assert "threads: []" in result.stdout.str()
+    assert list(data.iterdir()) == []
+
+
+def test_directory_of_a_killed_process_is_removed_later(pytester: pytest.Pytester) -> None:
+    data = pytester.mkdir("data")
+    ini(pytester, f"ottla_data = {data}")
+    pytester.makepyfile(
+        """
+        import os, signal
+
+        def test_dies(kafka):
+            if os.environ.get("DIES"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIES", "1")
+        run(pytester)
+    assert len(list(data.iterdir())) == 1
+
+    run(pytester).assert_outcomes(passed=1)
+
+    assert list(data.iterdir()) == []
