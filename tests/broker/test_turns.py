@@ -65,9 +65,12 @@ def connected(broker: Broker) -> tuple[Connection, FakeTransport]:
 
 @pytest.fixture
 def shortest_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn is over whenever a connection looks."""
+    """A turn is over whenever a connection looks, and no pause ends a rush: not the time since the machine started
+    either, which a clock shows that begins there."""
+    pause_ns = 1 << 60
     monkeypatch.setattr(turns_module, "TURN_NS", 0)
-    monkeypatch.setattr(turns_module, "PAUSE_NS", 1 << 40)
+    monkeypatch.setattr(turns_module, "PAUSE_NS", pause_ns)
+    monkeypatch.setattr(turns_module, "NEVER", -pause_ns - 1)
 
 
 def test_each_step_gives_one_long_turn_in_the_order_of_arrival() -> None:

@@ -122,8 +122,9 @@ def as_they_stand(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     files = {name_of(each): each.broken for each in OF_PYTEST}
-    # Clients that such a test leaves open do not find the broker of the next one.
-    return run_all(tmp_path_factory.mktemp("broken"), files, "--ottla-isolation=fresh")
+    # Clients that such a test leaves open do not find the broker of the next one; most of them wait for a deadline.
+    together = ("--numprocesses=4", "--dist=loadfile")
+    return run_all(tmp_path_factory.mktemp("broken"), files, "--ottla-isolation=fresh", *together)
 
 
 def test_there_are_twenty_recipes() -> None:
