@@ -31,6 +31,8 @@ CONFIG = ServerConfig(
     BASE | of_listener("tls", keystore_key=SERVER.key_pem, keystore_certificate_chain=SERVER.chain_pem)
 )
 TLS = tls_of_listener(CONFIG, "TLS")
+OF_CLIENTS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+OF_CLIENTS.load_verify_locations(cadata=CA.pem)
 
 
 class Socket:
@@ -98,10 +100,8 @@ class TlsClient:
         self.socket = Socket()
         self.socket.protocol = self.layer
         self.layer.connection_made(self.socket)  # type: ignore[arg-type]
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=CA.pem)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.tls = OF_CLIENTS.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def send(self, data: bytes, piece: int = CIPHERTEXT_BYTES) -> None:
         """Bytes as they come from the network, as long as they are read."""
