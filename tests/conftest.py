@@ -19,6 +19,8 @@ LONG_FILES_FIRST = (
     "docker/test_image.py",
     "simulation/cluster/test_seeded_bugs.py",
     "docs/test_pasted.py",
+    "docs/test_cookbook.py",
+    "shared/test_shared_broker.py",
     "siege/test_siege.py",
     "clients/test_franz_go.py",
     "kit/test_suite_isolation.py",
@@ -54,6 +56,13 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of every disk is free, for the brokers of this process: on one that is nearly full they are degraded."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100, free=50))
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Without the plugin that imports all of Hypothesis at the end of a session: half the time of a short suite."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    return pytester
 
 
 @pytest.hookimpl(tryfirst=True)

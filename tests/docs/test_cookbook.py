@@ -98,9 +98,9 @@ def run_all(directory: Path, files: Mapping[str, str], *options: str) -> Mapping
     """What pytest says of each file: passed, failed or error."""
     for name, code in files.items():
         (directory / f"test_{name}.py").write_text(code)
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory), "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--rootdir", str(directory)]
     done = subprocess.run(
-        [*command, *options, str(directory)],
+        [*command, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options, str(directory)],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
