@@ -4,7 +4,9 @@ Two brokers, with the listener and without, get the same requests in turn. Where
 requests and the calls of the data paths say the same: they are equal in every run.
 """
 
+import asyncio
 import gzip
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -31,7 +33,11 @@ REQUESTS = 4_000
 WINDOW = 100
 IDLE_S = 2.0
 AT_MOST = 1.01
+START_MS_MAX = 5
 STEP_MS_MAX = 10
+PAGE_MS_MAX = 250
+SERIES = 20_000
+TOPICS_OF_A_GROUP = 5
 STEP_ROUNDS = 3
 ANY_PORT = "127.0.0.1:0"
 BASELINE = "without admin listener"
@@ -43,7 +49,7 @@ Measured = dict[str, Callable[[], float]]
 
 
 def figures() -> list[Figure]:
-    return [*_bytecodes(), *_calls(), *_processor_time(), *_scrape()]
+    return [*_bytecodes(), *_calls(), *_processor_time(), _start(), *_scrape(), *_whole_page()]
 
 
 def _bytecodes() -> Iterator[Figure]:
@@ -100,6 +106,21 @@ def _cost(server: Server, action: Callable[[], None]) -> float:
     return (server.cpu_seconds() - before) * 1e6
 
 
+def _start() -> Figure:
+    """What it adds to the time from exec to the line that says the broker is ready."""
+    pairs = interleave(ROUNDS, lambda: _ready_ms(f"ottla.admin.listener={ANY_PORT}"), _ready_ms)
+    more = [(ours - theirs, 1.0) for ours, theirs in pairs]
+    return Figure("start: more until ready, with admin listener", NO_BASELINE, "ms", more, at_most=START_MS_MAX)
+
+
+def _ready_ms(*settings: str) -> float:
+    options = [word for setting in settings for word in ("--set", setting)]
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        began = time.perf_counter()
+        with processes.running(processes.broker_command(directory, *options)):
+            return (time.perf_counter() - began) * 1e3
+
+
 def _scrape() -> Iterator[Figure]:
     for path in ("/metrics", "/metrics/kafka"):
         rounds = [_steps_of_scrape(path) for _ in range(STEP_ROUNDS)]
@@ -111,28 +132,57 @@ def _scrape() -> Iterator[Figure]:
 
 
 def _steps_of_scrape(path: str) -> Steps:
-    names = [f"thousand-{number}" for number in range(COUNT)]
-
-    def commit(client: RawClient) -> None:
-        find_coordinator(client, "group-0")
-        for number, name in enumerate(names):
-            client.pipeline(commit_frame(f"group-{number}", -1, "", name, 0), 1, 1)
-
     async def story(broker: Broker, steps: Steps) -> None:
-        await create_topics(broker, names, {})
-        await call(broker, commit)
+        await _fill(broker, topics_of_a_group=1)
         # The first scrape imports and compiles.
-        await call(broker, lambda _: _read(f"{broker.admin_url}{path}"))
+        await asyncio.to_thread(_read, f"{broker.admin_url}{path}")
         with steps.of_loop():
             for _ in range(STEP_ROUNDS):
-                await call(broker, lambda _: _read(f"{broker.admin_url}{path}"))
+                await asyncio.to_thread(_read, f"{broker.admin_url}{path}")
 
     settings = {"ottla.admin.listener": ANY_PORT, "ottla.events.sample.interval.ms": "1000"}
     return in_broker(story, settings)
 
 
-def _read(url: str) -> None:
+def _whole_page() -> list[Figure]:
+    """As many series as a broker shows at most: a thousand topics, and five thousand lags."""
+    paths = ("/metrics", "/metrics/kafka")
+    passed: dict[str, list[tuple[float, float]]] = {path: [] for path in paths}
+
+    async def story(broker: Broker, steps: Steps) -> None:
+        await _fill(broker, TOPICS_OF_A_GROUP)
+        for _ in range(STEP_ROUNDS + 1):
+            for path in paths:
+                began = time.perf_counter()
+                text = await asyncio.to_thread(_read, f"{broker.admin_url}{path}")
+                passed[path].append(((time.perf_counter() - began) * 1e3, 1.0))
+                series = sum(not line.startswith("#") for line in text.splitlines())
+                assert series > SERIES, f"{path} has {series} series"
+
+    in_broker(story, {"ottla.admin.listener": ANY_PORT, "ottla.events.sample.interval.ms": "1000"})
+    return [
+        Figure(f"{path} of {SERIES:,} series, read", NO_BASELINE, "ms", pairs[1:], at_most=PAGE_MS_MAX)
+        for path, pairs in passed.items()
+    ]
+
+
+async def _fill(broker: Broker, topics_of_a_group: int) -> None:
+    names = [f"thousand-{number}" for number in range(COUNT)]
+
+    def commit(client: RawClient) -> None:
+        find_coordinator(client, "group-0")
+        for number in range(COUNT):
+            for of_group in range(topics_of_a_group):
+                frame = commit_frame(f"group-{number}", -1, "", names[(number + of_group) % COUNT], 0)
+                client.pipeline(frame, 1, 1)
+
+    await create_topics(broker, names, {})
+    await call(broker, commit)
+
+
+def _read(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
     with urllib.request.urlopen(request) as response:
-        text = gzip.decompress(response.read())
-    assert text.count(b"\n") > COUNT, "a page with less than a line for each partition"
+        text = gzip.decompress(response.read()).decode()
+    assert text.count("\n") > COUNT, "a page with less than a line for each partition"
+    return text
