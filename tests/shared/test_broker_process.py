@@ -152,8 +152,8 @@ def test_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> None:
                     kafka.create_topic("orders")
 
         @pytest.mark.parametrize("ask", [
-            lambda kafka: kafka.wire, lambda kafka: kafka.links, lambda kafka: kafka.disk(0),
-            lambda kafka: kafka.group("g").facts, lambda kafka: kafka.clock.skew(0, "1s"),
+            lambda kafka: kafka.wire, lambda kafka: kafka.transactions, lambda kafka: kafka.clock.ties,
+            lambda kafka: kafka.group("g").facts, lambda kafka: kafka.clock.follow(None),
             lambda kafka: kafka.produce("orders", [b"a"], as_producer=(1, 0, 0)),
         ])
         def test_what_is_not_there(kafka, ask):

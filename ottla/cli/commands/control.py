@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import click
 
+from ottla.cli.commands.control_clock import clock
 from ottla.cli.commands.control_surroundings import disks, links
 from ottla.cli.commands.control_wire import coverage, wire
 from ottla.cli.control_session import ControlSession, control_options
@@ -229,63 +230,7 @@ def brokers(session: ControlSession, action: str, node: int) -> None:
 
 control.add_command(links)
 control.add_command(disks)
-
-
-@control.group("clock", cls=CommandGroup)
-def clock() -> None:
-    """The time that groups, transactions and retention go by (docs/broker-time.md)."""
-
-
-@clock.command("show")
-@control_options
-def show_clock(session: ControlSession) -> None:
-    """Show the time, and the timers that are pending."""
-    _show_clock(session, session.ask("GET", "/v1/clock"))
-
-
-@clock.command("advance")
-@click.argument("by", metavar="DURATION")
-@click.option("--expire", is_flag=True, help="Members of groups end too whose connection is open.")
-@control_options
-def advance_clock(session: ControlSession, by: str, expire: bool) -> None:
-    """Let 90s or 7d pass, and show the timers that ran."""
-    body = {"by": by, "sessions": "expire" if expire else "spare"}
-    answer = session.ask("POST", "/v1/clock/advance", body)
-    columns = ("at", "node", "kind", "what")
-    session.show(answer, columns, [[each[name] for name in columns] for each in answer["fired"]])
-
-
-@clock.command("freeze")
-@click.option("--at", metavar="MOMENT", help="Such as 2026-11-23T12:00:00+00:00; by default where it is.")
-@control_options
-def freeze_clock(session: ControlSession, at: str | None) -> None:
-    """Stop it."""
-    _show_clock(session, session.ask("POST", "/v1/clock/freeze", {"at": at}))
-
-
-@clock.command("resume")
-@control_options
-def resume_clock(session: ControlSession) -> None:
-    """Have it go on."""
-    _show_clock(session, session.ask("POST", "/v1/clock/resume", {}))
-
-
-@clock.command("set")
-@click.argument("at", metavar="MOMENT")
-@control_options
-def set_clock(session: ControlSession, at: str) -> None:
-    """Set the wall clock."""
-    _show_clock(session, session.ask("POST", "/v1/clock/set", {"at": at}))
-
-
-def _show_clock(session: ControlSession, answer: Mapping[str, Any]) -> None:
-    if session.output.as_json:
-        session.output.json(answer)
-        return
-    how = "real" if answer["is_real"] else "frozen" if answer["is_frozen"] else "moved"
-    session.output.say(f"{answer['now']} ({how})")
-    columns = ("node", "kind", "what", "at")
-    session.output.table(columns, [[each[name] for name in columns] for each in answer["pending"]])
+control.add_command(clock)
 
 
 @control.command("audit")

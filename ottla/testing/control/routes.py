@@ -49,7 +49,7 @@ def _openapi(_service: ControlService, _call: ControlCall) -> HttpResponse:
 
 
 ROWS: Final = (
-    Row("GET", "/v1", "What this is.", _about, answer=About),
+    Row("GET", "/v1", "What this is.", _about, answer=About, needs_brokers=False),
     Row("GET", "/v1/openapi.json", "This table, as OpenAPI 3.1.", _openapi, needs_brokers=False),
     *WORLD_ROWS,
     *BROKER_ROWS,
