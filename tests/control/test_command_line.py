@@ -12,25 +12,10 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from ottla.cli.app import cli
-from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE
-from ottla.testing.control.listener import ControlListener
+from ottla.testing.control.access import URL_VARIABLE
 from ottla.testing.testbed import Testbed
-from tests.control.asking import TOKEN
 
 ENDED_WITHIN_S = 60
-
-
-@pytest.fixture
-def run(bed: Testbed, control: ControlListener, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command; its exit status and what it printed."""
-    monkeypatch.setenv(URL_VARIABLE, control.url)
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(cli, ["control", *arguments])
-        return done.exit_code, done.output
-
-    return run
 
 
 def test_fault_is_added_shown_and_removed(run: Any) -> None:

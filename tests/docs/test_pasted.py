@@ -45,7 +45,7 @@ TESTS_OF_BROKER_TIME = (
     "from confluent_kafka import Consumer\n",
     "from datetime import UTC, datetime\n\nimport time_machine\n",
 )
-RUNS_OF_CONTROL = ("$ ottla run --brokers 3", "$ ottla run --topic orders:1")
+RUNS_OF_CONTROL = ("$ ottla run --brokers 3", "$ ottla run --topic orders:1", "$ echo '[{")
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",

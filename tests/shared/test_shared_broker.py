@@ -111,6 +111,7 @@ REFUSED = {
     "broker": ("kafka.brokers[0].pause()", "faults of brokers hit all workers"),
     "disk": ("kafka.disk(0).stall()", "faults of disks hit all workers"),
     "links": ("kafka.links.heal()", "faults of links hit all workers"),
+    "script": ("kafka.script([{'do': {'pause': 0}}])", "scripts break the brokers of all workers"),
     "topic": ("kafka.create_topic('orders')", "the topic 'orders' may be another worker's"),
     "produce": ("kafka.produce('gw9-orders', [b'a'])", "the topic 'gw9-orders' may be another worker's"),
     "any rule": ("kafka.fault(api='Produce', do={'delay': 1})", "names a topic, a group or a client_id"),

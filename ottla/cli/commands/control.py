@@ -6,6 +6,7 @@ from typing import Any, cast
 import click
 
 from ottla.cli.commands.control_clock import clock
+from ottla.cli.commands.control_script import script
 from ottla.cli.commands.control_surroundings import disks, links
 from ottla.cli.commands.control_wire import coverage, wire
 from ottla.cli.control_session import ControlSession, control_options
@@ -60,6 +61,7 @@ def about(session: ControlSession) -> None:
 @click.option("--node", metavar="N", type=int, help="Of partition-leader; any broker without it.")
 @click.option("--fault", metavar="ID", help="Of fault-hits.")
 @click.option("--hits", metavar="N", type=int, help="Of fault-hits, 1 without it.")
+@click.option("--script", metavar="ID", help="Of script-done.")
 @click.option("--within", "within_ms", metavar="SECONDS", type=click.FloatRange(0, 60), callback=_milliseconds,
               help="At most a minute; by default the deadline of the brokers, 5 seconds.")  # fmt: skip
 @control_options
@@ -67,7 +69,7 @@ def wait(session: ControlSession, condition: str, **values: Any) -> None:
     """Wait until something holds; where it does not, say why and end with status 1.
 
     A CONDITION is group-stable, group-empty, group-generation, group-lag, group-committed, topic-records,
-    topic-consumed, topic-in-sync, partition-leader or fault-hits.
+    topic-consumed, topic-in-sync, partition-leader, fault-hits, script-done or idle.
     """
     given = {name: value for name, value in values.items() if value is not None}
     answer = session.ask("POST", "/v1/wait", {"for": condition, **given})
@@ -231,6 +233,7 @@ def brokers(session: ControlSession, action: str, node: int) -> None:
 control.add_command(links)
 control.add_command(disks)
 control.add_command(clock)
+control.add_command(script)
 
 
 @control.command("audit")

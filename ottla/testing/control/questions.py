@@ -93,6 +93,7 @@ class WaitBody:
     node: int | None = None
     fault: str | None = None
     hits: int | None = None
+    script: str | None = None
     ms: int | None = None
     within_ms: int | None = None
 

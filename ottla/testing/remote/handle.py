@@ -111,8 +111,9 @@ class RemoteKafka(Kafka):
         return self._faults
 
     def script(self, given: "GivenScript") -> "KafkaScript":
-        del given
-        raise self._control.not_served("scripts")
+        from ottla.testing.remote.scripts import begun
+
+        return begun(self._control, given)
 
     def audit(self) -> list[AuditFinding]:
         found: AuditDocument = self._control.read(AuditDocument, "GET", "/v1/audit")
