@@ -1,6 +1,6 @@
 """`ottla control clock`: the time of brokers in testing mode."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -75,6 +75,14 @@ def set_clock(session: ControlSession, at: str) -> None:
 def rate_clock(session: ControlSession, rate: float) -> None:
     """Have it run at so many times the machine's; clients that live are spared."""
     _show_clock(session, session.ask("POST", "/v1/clock/rate", {"rate": rate}))
+
+
+@clock.command("include")
+@click.argument("names", metavar="[tokens] [replication]", nargs=-1, type=click.Choice(("tokens", "replication")))
+@control_options
+def include_in_clock(session: ControlSession, names: Sequence[str]) -> None:
+    """Have tokens and sessions of logins, or what followers may lag, go by it too; without a name neither."""
+    _show_clock(session, session.ask("POST", "/v1/clock/include", {"names": list(names)}))
 
 
 @clock.command("skew")

@@ -13,6 +13,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import BrokerTime, LoopRuntime
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
+from ottla.testing.clock.included import REPLICATION, TOKENS, IncludedClock, IncludedLoginClock
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
 from ottla.testing.clock.timeline import (
     BrokerTimeline,
@@ -60,6 +61,7 @@ class KeptClock:
 
     time: TimeState
     sessions: Sessions
+    included: frozenset[str]
 
 
 class Agenda(Protocol):
@@ -90,6 +92,10 @@ class BrokerTimes:
         self.timeline = BrokerTimeline(self.machine)
         self.wheels: dict[int, DrivenWheel] = {}
         """Of the brokers that have started last, by node id."""
+        self.included: frozenset[str] = frozenset()
+        """What goes by broker time that goes by the machine's else (`ottla.testing.clock.included`)."""
+        self._login_clocks: dict[int, IncludedLoginClock] = {}
+        self._lag_clocks: dict[int, IncludedClock] = {}
         self.before_turn: Callable[[DrivenWheel, int], None] = _nothing
         self.is_moved: Callable[[], bool] = bool
         """Whether broker time is not the machine's."""
@@ -98,8 +104,22 @@ class BrokerTimes:
         clock = NodeClock(self.timeline, runtime.node_id)
         runtime.log = self.shown_in(runtime.log, clock)
         wheel = DrivenWheel(runtime, self.timeline, clock, lambda each, now_ms: self.before_turn(each, now_ms))
-        self.wheels[runtime.node_id] = wheel
-        return BrokerTime(clock, wheel)
+        node_id = runtime.node_id
+        self.wheels[node_id] = wheel
+        logins = self._login_clocks[node_id] = IncludedLoginClock(self.machine, clock, self.timeline)
+        lags = self._lag_clocks[node_id] = IncludedClock(self.machine, clock)
+        self._include(node_id)
+        return BrokerTime(clock, wheel, logins, lags)
+
+    def include(self, names: frozenset[str]) -> None:
+        self.included = names
+        for node_id in self.wheels:
+            self._include(node_id)
+
+    def _include(self, node_id: int) -> None:
+        self._login_clocks[node_id].include(TOKENS in self.included)
+        self._lag_clocks[node_id].include(REPLICATION in self.included)
+        self.wheels[node_id].include_replication(is_included=REPLICATION in self.included)
 
     def drive(self) -> None:
         for wheel in self.wheels.values():
@@ -188,6 +208,15 @@ class ClockControl:
         self.timeline.drift(node_id, rate)
         self._touched(f"wall clock of broker {node_id} runs at {rate:g} times the others'")
 
+    def include(self, names: frozenset[str]) -> None:
+        """What goes by broker time from now on, of `INCLUDABLE`; the rest goes by the machine's."""
+        self._times.include(names)
+        self._touched(f"{' and '.join(sorted(names)) or 'neither tokens nor replication'} included")
+
+    @property
+    def included(self) -> frozenset[str]:
+        return self._times.included
+
     def _check_node(self, node_id: int) -> None:
         if node_id not in self._parts():
             raise ValueError(f"there is no broker {node_id} that runs, only {', '.join(map(str, self._parts()))}")
@@ -199,6 +228,7 @@ class ClockControl:
         if not self.is_touched:
             return
         self.timeline.make_real()
+        self._times.include(frozenset())
         self._drive()
         self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
@@ -206,7 +236,7 @@ class ClockControl:
 
     def kept(self) -> KeptClock | None:
         """For `go_back_to`; None where nothing was moved."""
-        return KeptClock(self.timeline.state(), self._sessions) if self.is_touched else None
+        return KeptClock(self.timeline.state(), self._sessions, self.included) if self.is_touched else None
 
     def go_back_to(self, kept: KeptClock | None) -> None:
         """Time runs as it did then, and shows what it would have shown; deadlines stay where they are."""
@@ -215,6 +245,7 @@ class ClockControl:
             return
         self.timeline.go_back_to(kept.time)
         self._sessions = kept.sessions
+        self._times.include(kept.included)
         self._touched("as at the snapshot")
 
     # Moving.
@@ -313,6 +344,10 @@ class ClockControl:
 
     def _drive(self) -> None:
         self._times.drive()
+        for parts in self._parts().values():
+            for connection in parts.server.connections:
+                if connection.gate is not None:
+                    connection.gate.measure_session()
         if self._agenda is not None:
             self._agenda.drive()
 

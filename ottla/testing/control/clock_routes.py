@@ -19,6 +19,7 @@ from ottla.testing.control.problems import wrong_value
 from ottla.testing.control.questions import (
     ClockAdvance,
     ClockDrift,
+    ClockInclude,
     ClockMoment,
     ClockNext,
     ClockRate,
@@ -45,6 +46,7 @@ def _clock(service: ControlService, _call: ControlCall) -> ClockDocument:
         is_frozen=timeline.is_frozen,
         rate=timeline.rate,
         pending=pending,
+        included=sorted(clock.included),
     )
 
 
@@ -92,6 +94,13 @@ def _rate(service: ControlService, call: ControlCall) -> ClockDocument:
     except ValueError as error:
         raise wrong_value("rate", str(error)) from None
     service.events.add("clock_rate", rate=body.rate)
+    return _clock(service, call)
+
+
+def _include(service: ControlService, call: ControlCall) -> ClockDocument:
+    body: ClockInclude = call.body
+    service.bed.clock.include(frozenset(body.names))
+    service.events.add("clock_include", names=sorted(set(body.names)))
     return _clock(service, call)
 
 
@@ -182,6 +191,8 @@ CLOCK_ROWS: Final = (
     Row("POST", "/v1/clock/next", "Move it to the next timer that comes to something.", _next, ClockNext, FiredList,
         changes=True),
     Row("POST", "/v1/clock/rate", "Have it run faster or slower.", _rate, ClockRate, ClockDocument, changes=True),
+    Row("POST", "/v1/clock/include", "Have tokens or replication go by it too.", _include, ClockInclude, ClockDocument,
+        changes=True),
     Row("POST", "/v1/clock/skew", "Set the wall clock of one broker ahead of the others', or behind.", _skew, ClockSkew,
         ClockDocument, changes=True),
     Row("POST", "/v1/clock/drift", "Have the wall clock of one broker run faster or slower than the others'.", _drift,

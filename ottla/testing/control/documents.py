@@ -298,6 +298,8 @@ class ClockDocument:
     is_frozen: bool
     rate: float
     pending: Sequence[PendingDocument]
+    included: Sequence[str]
+    """What goes by it beside: tokens, replication."""
 
 
 @dataclass(frozen=True, slots=True)

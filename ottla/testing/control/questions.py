@@ -127,6 +127,12 @@ class ClockRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockInclude:
+    names: Sequence[Literal["tokens", "replication"]]
+    """What goes by broker time from now on; all else goes by the machine's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSkew:
     node: int
     by: str

@@ -1,7 +1,7 @@
 """Groups, brokers, partitions and the clock of brokers in another process, for tests that are coroutines."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -174,6 +174,12 @@ class RemoteClockAsync(BrokerClockAsync):
 
     async def drift(self, node: int, rate: float) -> None:
         await asyncio.to_thread(self._clock.drift, node, rate)
+
+    async def include(self, names: Iterable[str]) -> None:
+        await asyncio.to_thread(self._clock.include, names)
+
+    async def included(self) -> frozenset[str]:
+        return await asyncio.to_thread(lambda: self._clock.included)
 
     async def pending(self) -> list[Pending]:
         return await asyncio.to_thread(self._clock.pending)

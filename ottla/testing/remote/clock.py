@@ -1,11 +1,13 @@
 """Broker time of brokers in another process."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from random import Random
 from typing import Any
 
 from ottla.testing.clock.control import Pending
 from ottla.testing.clock.handles import BrokerClock
+from ottla.testing.clock.included import checked_included
 from ottla.testing.clock.sessions import SPARE, Sessions, checked_sessions
 from ottla.testing.clock.timeline import Delta, moment, parse_delta, parse_forward, parse_moment
 from ottla.testing.clock.walk import Fired
@@ -53,6 +55,13 @@ class RemoteClock(BrokerClock):
 
     def drift(self, node: int, rate: float) -> None:
         self._control.ask("POST", "/v1/clock/drift", {"node": node, "rate": rate})
+
+    def include(self, names: Iterable[str]) -> None:
+        self._control.ask("POST", "/v1/clock/include", {"names": sorted(checked_included(names))})
+
+    @property
+    def included(self) -> frozenset[str]:
+        return frozenset(self._clock().included)
 
     def pending(self) -> list[Pending]:
         return [
