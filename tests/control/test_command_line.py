@@ -63,6 +63,8 @@ def test_time_is_moved_and_shown(run: Any) -> None:
     assert json.loads(run("clock", "rate", "2", "--json")[1])["rate"] == 2
     assert "(moved)" in run("clock", "skew", "0", "5m", "--behind")[1]
     assert "(moved)" in run("clock", "drift", "0", "1.5")[1]
+    assert json.loads(run("clock", "include", "tokens", "--json")[1])["included"] == ["tokens"]
+    assert json.loads(run("clock", "include", "--json")[1])["included"] == []
     assert run("clock", "drift", "7", "1.5")[1].startswith("ottla: node: there is no broker 7 that runs")
     assert "retention" in run("clock", "next", "--kind", "retention")[1]
     assert run("disks", "lose-unsynced", "0")[1].startswith("ottla: what was never synced is known of brokers")

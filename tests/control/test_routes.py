@@ -291,6 +291,10 @@ def test_clocks_run_at_a_rate_drift_and_go_to_the_next_timer(asker: Asker) -> No
     asker.post("/v1/clock/freeze", {"at": "2026-11-23T12:00:00+00:00"})
     configs = {"message.timestamp.type": "LogAppendTime"}
     asker.ask("POST", "/v1/topics", {"name": "orders", "partitions": 1, "configs": configs})
+    assert asker.post("/v1/clock/include", {"names": ["tokens", "replication"]})["included"] == [
+        "replication",
+        "tokens",
+    ]
     asker.post("/v1/clock/skew", {"node": 0, "by": "-5m"})
     asker.post("/v1/clock/drift", {"node": 0, "rate": 1.5})
     asker.post("/v1/clock/advance", {"by": "10m"})
@@ -305,9 +309,10 @@ def test_clocks_run_at_a_rate_drift_and_go_to_the_next_timer(asker: Asker) -> No
     (fired,) = [x for x in asker.post("/v1/clock/next", {"kind": "retention"})["fired"] if x["kind"] == "retention"]
     assert datetime.fromisoformat(fired["at"]) > now
     kinds = [each["kind"] for each in asker.ask("GET", "/v1/events?wait_ms=0").lines]
-    assert [each for each in kinds if each.startswith("clock_")][-6:] == [
+    assert [each for each in kinds if each.startswith("clock_")][-7:] == [
         "clock_rate",
         "clock_freeze",
+        "clock_include",
         "clock_skew",
         "clock_drift",
         "clock_advance",
@@ -318,6 +323,8 @@ def test_clocks_run_at_a_rate_drift_and_go_to_the_next_timer(asker: Asker) -> No
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
+        ("include", {"names": ["lags"]}, "names[0]"),
+        ("include", {}, "names"),
         ("rate", {"rate": 0}, "rate"),
         ("rate", {"rate": 1e300}, "rate"),
         ("rate", {"rate": 21, "sessions": "expire"}, "rate"),

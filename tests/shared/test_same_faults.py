@@ -15,6 +15,7 @@ from tests.kit.clock.test_brokers import (
     test_wall_clock_of_one_broker_is_skewed,
     test_what_cannot_be_meant_is_refused,
 )
+from tests.kit.clock.test_included import test_followers_that_are_in_sync_stay_so
 from tests.kit.clusters import SETTINGS, Replicated
 from tests.kit.test_broken_links import (
     test_a_broker_that_is_none_of_the_clusters_is_named,
@@ -60,6 +61,7 @@ __all__ = [
     "test_damaged_batch_is_refused_and_copied_again",
     "test_disks_refuse_what_cannot_be",
     "test_failed_sync_takes_the_log_offline_until_a_restart",
+    "test_followers_that_are_in_sync_stay_so",
     "test_full_disk_of_a_follower_takes_it_out_of_the_isr",
     "test_full_disk_of_the_leader_moves_the_partition",
     "test_isolated_leader_acknowledges_what_will_be_lost",
@@ -85,16 +87,21 @@ __all__ = [
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[BrokerProcess]:
+def three_process() -> Iterator[BrokerProcess]:
     process = BrokerProcess(replace(OPTIONS, brokers=3, settings=SETTINGS, unsynced=True), None)
     yield process
     process.stop()
 
 
 @pytest.fixture
-def kafka(three: BrokerProcess) -> Iterator[Kafka]:
-    yield three.kafka()
-    three.reset()
+def three(three_process: BrokerProcess) -> Iterator[Kafka]:
+    yield three_process.kafka()
+    three_process.reset()
+
+
+@pytest.fixture
+def kafka(three: Kafka) -> Kafka:
+    return three
 
 
 @pytest.fixture
@@ -102,12 +109,14 @@ def cluster(kafka: Kafka) -> Replicated:
     return Replicated(kafka)
 
 
-async def test_coroutines_break_links_disks_and_clocks(three: BrokerProcess, kafka: Kafka) -> None:
-    there = RemoteKafkaAsync(three.control)
+async def test_coroutines_break_links_disks_and_clocks(three_process: BrokerProcess, kafka: Kafka) -> None:
+    there = RemoteKafkaAsync(three_process.control)
     await there.clock.freeze()
     await there.clock.skew(0, "-5s")
     await there.clock.drift(1, 2)
     await there.clock.set_rate(2)
+    await there.clock.include({"replication"})
+    assert await there.clock.included() == kafka.clock.included == {"replication"}
     await there.brokers[0].isolate()
     there.links.delay(1, 2, ms=0.5)
     there.disk(2).slow_fsync(1.5)

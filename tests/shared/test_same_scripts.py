@@ -27,7 +27,7 @@ from tests.kit.test_step_lists import (
     test_what_is_wrong_is_one_sentence,
     test_what_is_wrong_with_a_file_has_its_name,
 )
-from tests.shared.test_same_faults import cluster, kafka, three
+from tests.shared.test_same_faults import cluster, kafka, three, three_process
 from tests.shared.test_same_handle import handle, process
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "test_what_is_wrong_is_one_sentence",
     "test_what_is_wrong_with_a_file_has_its_name",
     "three",
+    "three_process",
 ]
 
 

@@ -47,7 +47,7 @@ class DrivenWheel(LoopWheel):
         self.node_id = runtime.node_id
         self._timeline = timeline
         self._before_turn = before_turn
-        self._transport = runtime.clock, runtime.wheel
+        self._runtime = runtime
         self._includes_replication = False
         self._optional: dict[OptionalEntry, None] = {}
         """Those that are pending, in either wheel."""
@@ -87,8 +87,8 @@ class DrivenWheel(LoopWheel):
         if self._includes_replication:
             self.reschedule(entry, self._clock.now_ms() + left_ms)
         else:
-            clock, wheel = self._transport
-            entry.elsewhere = wheel.schedule(clock.now_ms() + left_ms, entry.action)
+            deadline_ms = self._runtime.clock.now_ms() + left_ms
+            entry.elsewhere = self._runtime.wheel.schedule(deadline_ms, entry.action)
 
     def _disarm_optional(self, entry: OptionalEntry) -> bool:
         elsewhere, entry.elsewhere = entry.elsewhere, None
@@ -102,18 +102,17 @@ class DrivenWheel(LoopWheel):
         """From now on the timers of these kinds go by broker time, or by the machine's again."""
         if is_included is self._includes_replication:
             return
-        clock, _ = self._transport
-        left_ms = {
-            entry: entry.deadline_ms - self._clock.now_ms()
-            if entry.elsewhere is None
-            else entry.elsewhere.deadline_ms - clock.now_ms()
-            for entry in self._optional
-        }
+        left_ms = {entry: max(self._left_ms(entry), 0) for entry in self._optional}
         for entry in left_ms:
             self._disarm_optional(entry)
         self._includes_replication = is_included
         for entry, each_ms in left_ms.items():
-            self._arm_optional(entry, max(each_ms, 0))
+            self._arm_optional(entry, each_ms)
+
+    def _left_ms(self, entry: OptionalEntry) -> int:
+        if entry.elsewhere is None:
+            return entry.deadline_ms - self._clock.now_ms()
+        return entry.elsewhere.deadline_ms - self._runtime.clock.now_ms()
 
     def reschedule(self, entry: TimerEntry, deadline_ms: int) -> None:
         super().reschedule(entry, deadline_ms)
