@@ -130,7 +130,7 @@ def make_user(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_sessions_end_by_broker_time_only_where_it_is_included(guarded: Kafka, address: str, mechanism: str) -> None:
+def test_sessions_end_by_broker_time_where_included(guarded: Kafka, address: str, mechanism: str) -> None:
     make_user(guarded)
     guarded.clock.freeze()
     login = Login(address, mechanism)
@@ -179,7 +179,7 @@ def test_reset_leaves_sessions_what_is_left_of_them(guarded: Kafka, address: str
     login.close()
 
 
-def test_tokens_expire_by_broker_time_only_where_it_is_included(guarded: Kafka, address: str) -> None:
+def test_tokens_expire_by_broker_time_where_included(guarded: Kafka, address: str) -> None:
     now_s = int(time.time())
     bearer = token(claims(iat=now_s, exp=now_s + TOKEN_LIFETIME_S))
     guarded.clock.freeze()
@@ -227,7 +227,7 @@ def three(three_bed: Testbed) -> Iterator[Kafka]:
     three_bed.run(three_bed.reset())
 
 
-def test_followers_lag_by_broker_time_only_where_it_is_included(three: Kafka) -> None:
+def test_followers_lag_by_broker_time_where_included(three: Kafka) -> None:
     """With Kafka's `replica.lag.time.max.ms` of half a minute."""
     cluster = Replicated(three)
     late, other = cluster.followers
@@ -254,7 +254,7 @@ def test_followers_that_are_in_sync_stay_so(three: Kafka) -> None:
     assert three.clock.included == {"replication"}
 
 
-def test_leaders_are_balanced_by_broker_time_only_where_it_is_included(three: Kafka) -> None:
+def test_leaders_are_balanced_by_broker_time_where_included(three: Kafka) -> None:
     """With Kafka's `leader.imbalance.check.interval.seconds` of five minutes."""
     cluster = Replicated(three)
     preferred = cluster.partition.describe().replicas[0]
