@@ -62,7 +62,7 @@ def test_time_machine_follows(handle: Kafka) -> None:
 
 
 def test_steps_of_faults_have_the_machines_time(handle: Kafka, bed: Testbed) -> None:
-    """Which moves on by the machine's monotonic clock; the other one is adjusted then."""
+    """Which moves on by the machine's monotonic clock; the other one is adjusted meanwhile."""
     before_ms = int(time.time() * 1000)
     with time_machine.travel(LONG_AGO, tick=False):
         handle.disk(0).slow_fsync(0)
