@@ -27,6 +27,17 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class TransportLoginClock:
+    """`ottla.timer.clock.LoginClock` in production."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ms = clock.now_ms
+        self.wall_ms = clock.wall_ms
+
+    def transport_ms(self, deadline_ms: int) -> int:
+        return deadline_ms
+
+
 class LoopWheel(TimingWheel):
     """A timing wheel that advances by itself while the loop runs."""
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
-from ottla.broker.loop_wheel import LoopWheel
+from ottla.broker.loop_wheel import LoopWheel, TransportLoginClock
 from ottla.storage.recovery import RecoveryProgress
-from ottla.timer.clock import Clock, TimerKind
+from ottla.timer.clock import Clock, LoginClock, TimerKind
 from ottla.timer.wheel import TimingWheel
 
 S = TypeVar("S")
@@ -64,6 +64,16 @@ class Runtime(Protocol):
     @property
     def broker_wheel(self) -> TimingWheel:
         """Of timers in broker time. In production it is `wheel`."""
+        ...
+
+    @property
+    def login_clock(self) -> LoginClock:
+        """By which tokens and the sessions of logins end. In production it is `clock`."""
+        ...
+
+    @property
+    def lag_clock(self) -> Clock:
+        """By which followers are in sync. In production it is `clock`."""
         ...
 
     @property
@@ -123,6 +133,8 @@ class Runtime(Protocol):
 class BrokerTime(NamedTuple):
     clock: Clock
     wheel: LoopWheel
+    login_clock: LoginClock
+    lag_clock: Clock
 
 
 NewBrokerTime: TypeAlias = Callable[["LoopRuntime"], BrokerTime]
@@ -155,8 +167,11 @@ class LoopRuntime:
         self.is_serving = False
         self.loop = loop
         self.wheel = LoopWheel(loop, clock, lambda: self.end_event(), self.report)
-        broker_time = BrokerTime(clock, self.wheel) if new_broker_time is None else new_broker_time(self)
-        self.broker_clock, self.broker_wheel = broker_time
+        if new_broker_time is None:
+            broker_time = BrokerTime(clock, self.wheel, TransportLoginClock(clock), clock)
+        else:
+            broker_time = new_broker_time(self)
+        self.broker_clock, self.broker_wheel, self.login_clock, self.lag_clock = broker_time
         self._executor = executor
         self._is_stopped = False
         # Until the parts have been made, nothing is appended.

@@ -40,7 +40,7 @@ class SaslSession(NamedTuple):
     principal: Principal
     mechanism: str
     expires_ms: int | None
-    """On the monotonic clock; None: it does not end."""
+    """On the monotonic clock of logins; None: it does not end."""
 
 
 class SaslReply(NamedTuple):

@@ -17,7 +17,7 @@ from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
-from ottla.testing.clock.control import BrokerTimes
+from ottla.testing.clock.broker_times import BrokerTimes
 from ottla.testing.embedded import FaultHost, kill_broker, restart_broker, shut_down_broker
 from ottla.testing.options import ParsedOptions, checked_count
 from ottla.testing.surroundings.around import AllSurroundings

@@ -39,10 +39,17 @@ class ControlScope:
         return [] if faults is None else [each for each in faults.all_since_clear() if self.covers(each.id)]
 
     def unused_faults(self) -> list[str]:
-        """In sentences, those that never acted and should have."""
-        faults = self._bed.hosted.fault_host.faults_if_used
+        """In sentences, those that never acted and should have, and steps of scripts that did not run."""
+        faults, scripts = self._bed.hosted.fault_host.faults_if_used, self._bed.scripts_if_used
+        sentences = [] if scripts is None else scripts.unused()
         unused = [] if faults is None else faults.unused()
-        return [each.text for each in unused if each.is_error and self.covers(each.fault.id)]
+        return sentences + [each.text for each in unused if each.is_error and self.covers(each.fault.id)]
+
+    async def clear_scripts(self) -> None:
+        """What has not run does not run any more."""
+        scripts = self._bed.scripts_if_used
+        if scripts is not None:
+            await scripts.clear()
 
     def clear_faults(self) -> None:
         """They are counted, removed and forgotten."""

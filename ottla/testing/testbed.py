@@ -14,7 +14,8 @@ from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.facts import Fact
 from ottla.testing.audit.auditor import MODES, Auditor
-from ottla.testing.clock.control import BrokerTimes, ClockControl
+from ottla.testing.clock.broker_times import BrokerTimes
+from ottla.testing.clock.control import ClockControl
 from ottla.testing.conditions import Sources, coordinators_loaded
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories

@@ -25,8 +25,20 @@ class Clock(Protocol):
         ...
 
 
+class LoginClock(Protocol):
+    """By which tokens and the sessions of logins end: transport time, or broker time where a test says so."""
+
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+    def transport_ms(self, deadline_ms: int) -> int:
+        """The moment of transport time at which a deadline of this clock comes, as time runs now."""
+        ...
+
+
 class TimerKind(StrEnum):
-    """All but TRANSPORT are kinds of broker time."""
+    """All but TRANSPORT are kinds of broker time; those of REPLICATION only where a test says so."""
 
     TRANSPORT = "transport"
     SESSION = "session"
@@ -41,8 +53,12 @@ class TimerKind(StrEnum):
     COMPACTION = "compaction"
     FILE_DELETION = "file-deletion"
     QUOTA_EXPIRY = "quota-expiry"
+    REPLICA_LAG = "replica-lag"
+    LEADER_BALANCE = "leader-balance"
 
 
+REPLICATION: Final = (TimerKind.REPLICA_LAG, TimerKind.LEADER_BALANCE)
+"""Jobs that judge what goes by transport time: the fetches of followers, and which brokers have come back."""
 PERIODIC: Final = (
     TimerKind.TRANSACTION_TIMEOUT,
     TimerKind.TRANSACTIONAL_ID_EXPIRY,
@@ -52,6 +68,7 @@ PERIODIC: Final = (
     TimerKind.COMPACTION,
     TimerKind.FILE_DELETION,
     TimerKind.QUOTA_EXPIRY,
+    *REPLICATION,
 )
 """Jobs that look, again and again, for what has come to an end, in an order in which none leaves work to an earlier
 one: retention schedules files that the deletion removes."""

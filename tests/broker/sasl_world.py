@@ -5,6 +5,7 @@ from typing import Any
 
 from ottla.broker.config.security import MechanismSettings, SaslSettings
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.loop_wheel import TransportLoginClock
 from ottla.broker.server.apis import APIS
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import VERSION_BITS, Route
@@ -96,10 +97,12 @@ class SaslWorld:
         self.dispatcher.routes[ASK_API << VERSION_BITS | ASK_VERSION] = Route(APIS[ASK_API], ASK_VERSION, self._handle)
 
     def _runtime(self, config: ServerConfig) -> Any:
+        clock: Any = SimpleNamespace(
+            now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000, wall_ms=lambda: self.wall_ms
+        )
         return SimpleNamespace(
-            clock=SimpleNamespace(
-                now_ms=lambda: self.now_ms, now_ns=lambda: self.now_ms * 1_000_000, wall_ms=lambda: self.wall_ms
-            ),
+            clock=clock,
+            login_clock=TransportLoginClock(clock),
             config=config,
             is_serving=True,
             log=self.log,

@@ -47,8 +47,13 @@ class Replica:
 
 
 def new_appends() -> Appends:
+    clock = Clock()
     runtime: Any = SimpleNamespace(
-        clock=Clock(), broker_clock=Clock(), wheel=TimingWheel(), guard=lambda action, *some: action(*some)
+        clock=clock,
+        broker_clock=clock,
+        lag_clock=clock,
+        wheel=TimingWheel(),
+        guard=lambda action, *some: action(*some),
     )
     return Appends(runtime, SimpleNamespace(), lambda partition: None)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.loop_wheel import LoopWheel
+from ottla.broker.loop_wheel import LoopWheel, TransportLoginClock
 from ottla.broker.runtime import BrokerTime, LoopRuntime, TimeLimit, next_step
 from ottla.timer.clock import TimerKind
 from tests.broker.wire import RecordingLog
@@ -145,7 +145,9 @@ def test_timers_go_by_the_time_of_their_kind() -> None:
     other = VirtualClock(loop, wall_start_ms=5)
 
     def new_broker_time(runtime: LoopRuntime) -> BrokerTime:
-        return BrokerTime(other, LoopWheel(loop, other, lambda: None, runtime.report))
+        return BrokerTime(
+            other, LoopWheel(loop, other, lambda: None, runtime.report), TransportLoginClock(other), other
+        )
 
     runtime = LoopRuntime(
         loop,

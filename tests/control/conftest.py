@@ -1,12 +1,16 @@
 """A broker with its control address, emptied after each test."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.app import cli
+from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE
 from ottla.testing.control.listener import ControlListener
 from ottla.testing.testbed import Testbed
-from tests.control.asking import Asker, opened_control
+from tests.control.asking import TOKEN, Asker, opened_control
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +36,16 @@ def bed(shared_bed: Testbed) -> Iterator[Testbed]:
 @pytest.fixture
 def asker(bed: Testbed, control: ControlListener) -> Asker:
     return Asker(control.url)
+
+
+@pytest.fixture
+def run(bed: Testbed, control: ControlListener, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A command; its exit status and what it printed."""
+    monkeypatch.setenv(URL_VARIABLE, control.url)
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(cli, ["control", *arguments])
+        return done.exit_code, done.output
+
+    return run

@@ -12,25 +12,10 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from ottla.cli.app import cli
-from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE
-from ottla.testing.control.listener import ControlListener
+from ottla.testing.control.access import URL_VARIABLE
 from ottla.testing.testbed import Testbed
-from tests.control.asking import TOKEN
 
 ENDED_WITHIN_S = 60
-
-
-@pytest.fixture
-def run(bed: Testbed, control: ControlListener, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command; its exit status and what it printed."""
-    monkeypatch.setenv(URL_VARIABLE, control.url)
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(cli, ["control", *arguments])
-        return done.exit_code, done.output
-
-    return run
 
 
 def test_fault_is_added_shown_and_removed(run: Any) -> None:
@@ -75,6 +60,14 @@ def test_time_is_moved_and_shown(run: Any) -> None:
     assert "(moved)" in run("clock", "resume")[1]
     assert run("clock", "set", "2020-01-01")[1].startswith("2020-01-01T00:00")
     assert run("clock", "advance", "soon")[0] == 1
+    assert json.loads(run("clock", "rate", "2", "--json")[1])["rate"] == 2
+    assert "(moved)" in run("clock", "skew", "0", "5m", "--behind")[1]
+    assert "(moved)" in run("clock", "drift", "0", "1.5")[1]
+    assert json.loads(run("clock", "include", "tokens", "--json")[1])["included"] == ["tokens"]
+    assert json.loads(run("clock", "include", "--json")[1])["included"] == []
+    assert run("clock", "drift", "7", "1.5")[1].startswith("ottla: node: there is no broker 7 that runs")
+    assert "retention" in run("clock", "next", "--kind", "retention")[1]
+    assert run("disks", "lose-unsynced", "0")[1].startswith("ottla: what was never synced is known of brokers")
     run("reset")
     assert "(real)" in run("clock", "show")[1]
 

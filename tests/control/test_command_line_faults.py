@@ -7,30 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from ottla.cli.app import cli
-from ottla.testing.control.access import TOKEN_VARIABLE, URL_VARIABLE
-from ottla.testing.control.listener import ControlListener
 from ottla.testing.testbed import Testbed
-from tests.control.asking import TOKEN
 from tests.control.test_routes import produce
 
 ENDED_WITHIN_S = 120
-
-
-@pytest.fixture
-def run(bed: Testbed, control: ControlListener, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A command; its exit status and what it printed."""
-    monkeypatch.setenv(URL_VARIABLE, control.url)
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-
-    def run(*arguments: str) -> tuple[int, str]:
-        done = CliRunner().invoke(cli, ["control", *arguments])
-        return done.exit_code, done.output
-
-    return run
 
 
 def test_link_is_cut_shown_and_healed(run: Any) -> None:
@@ -49,7 +32,10 @@ def test_link_is_cut_shown_and_healed(run: Any) -> None:
 
 
 def test_links_that_are_none_are_refused(run: Any) -> None:
-    assert run("links", "cut", "0", "7") == (1, "ottla: between[1]: there is no broker 7, only 0\n")
+    assert run("links", "cut", "0", "7") == (
+        1,
+        "ottla: between[1]: there is no broker 7, only 0, 'store' and 'clients'\n",
+    )
     assert run("links", "isolate", "0")[1].startswith("ottla: there is one broker alone")
     for wrong in (["0"], ["0", "1", "--to", "2"], ["0", "1", "2"]):
         status, said = run("links", "cut", *wrong)

@@ -49,7 +49,7 @@ def test_bodies_of_several_kinds_are_described() -> None:
     body = DOCUMENT["paths"]["/v1/disks/{node}"]["put"]["requestBody"]["content"]["application/json"]["schema"]
     names = [each["$ref"].rpartition("/")[2] for each in body["anyOf"]]
 
-    assert names == ["DiskFull", "DiskSlow", "DiskFail", "DiskStall", "DiskCorrupt", "DiskTear", "DiskHeal"]
+    assert names == ["DiskFull", "DiskSlow", "DiskFail", "DiskStall", "DiskCorrupt", "DiskTear", "DiskLose", "DiskHeal"]
     assert DOCUMENT["components"]["schemas"]["DiskStall"]["properties"]["do"] == {"type": "string", "enum": ["stall"]}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -285,9 +286,56 @@ def test_time_is_frozen_moved_set_and_real_again(asker: Asker) -> None:
     assert asker.get("/v1/clock")["is_real"]
 
 
+def test_clocks_run_at_a_rate_drift_and_go_to_the_next_timer(asker: Asker) -> None:
+    assert asker.post("/v1/clock/rate", {"rate": 2})["rate"] == 2
+    asker.post("/v1/clock/freeze", {"at": "2026-11-23T12:00:00+00:00"})
+    configs = {"message.timestamp.type": "LogAppendTime"}
+    asker.ask("POST", "/v1/topics", {"name": "orders", "partitions": 1, "configs": configs})
+    assert asker.post("/v1/clock/include", {"names": ["tokens", "replication"]})["included"] == [
+        "replication",
+        "tokens",
+    ]
+    asker.post("/v1/clock/skew", {"node": 0, "by": "-5m"})
+    asker.post("/v1/clock/drift", {"node": 0, "rate": 1.5})
+    asker.post("/v1/clock/advance", {"by": "10m"})
+    asker.post("/v1/topics/orders/records", {"records": [{"value": "book"}]})
+
+    (stored,) = asker.get("/v1/topics/orders/records")["records"]
+
+    now = datetime.fromisoformat(asker.get("/v1/clock")["now"])
+    assert stored["timestamp"] == pytest.approx(now.timestamp() * 1000, rel=0, abs=2), (
+        "5 minutes behind, and 5 minutes faster since"
+    )
+    (fired,) = [x for x in asker.post("/v1/clock/next", {"kind": "retention"})["fired"] if x["kind"] == "retention"]
+    assert datetime.fromisoformat(fired["at"]) > now
+    kinds = [each["kind"] for each in asker.ask("GET", "/v1/events?wait_ms=0").lines]
+    assert [each for each in kinds if each.startswith("clock_")][-7:] == [
+        "clock_rate",
+        "clock_freeze",
+        "clock_include",
+        "clock_skew",
+        "clock_drift",
+        "clock_advance",
+        "clock_next",
+    ]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
+        ("include", {"names": ["lags"]}, "names[0]"),
+        ("include", {}, "names"),
+        ("rate", {"rate": 0}, "rate"),
+        ("rate", {"rate": 1e300}, "rate"),
+        ("rate", {"rate": 21, "sessions": "expire"}, "rate"),
+        ("drift", {"node": 0, "rate": -1}, "rate"),
+        ("drift", {"node": 0, "rate": 1e-9}, "rate"),
+        ("drift", {"node": 7, "rate": 2}, "node"),
+        ("skew", {"node": 7, "by": "1s"}, "node"),
+        ("skew", {"node": 0, "by": "-99999d"}, "by"),
+        ("skew", {"node": 0, "by": "soon"}, "by"),
+        ("next", {"kind": "nap"}, "kind"),
+        ("next", {"sessions": "expire", "expired": ["a"]}, "expired"),
         ("advance", {"by": "-1s"}, "by"),
         ("advance", {"by": "soon"}, "by"),
         ("advance", {"by": "1s", "sessions": "some"}, "sessions"),

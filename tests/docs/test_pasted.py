@@ -44,8 +44,9 @@ TESTS_OF_BROKER_TIME = (
     "def test_orders_are_kept_for_a_week",
     "from confluent_kafka import Consumer\n",
     "from datetime import UTC, datetime\n\nimport time_machine\n",
+    "def test_a_follower_that_is_cut_off",
 )
-RUNS_OF_CONTROL = ("$ ottla run --brokers 3", "$ ottla run --topic orders:1")
+RUNS_OF_CONTROL = ("$ ottla run --brokers 3", "$ ottla run --topic orders:1", "$ echo '[{")
 PASTED = {
     f"{README}: from confluent_kafka import Consumer, Producer",
     f"{README}: docker build -t ottla .",

@@ -152,8 +152,8 @@ def test_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> None:
                     kafka.create_topic("orders")
 
         @pytest.mark.parametrize("ask", [
-            lambda kafka: kafka.wire, lambda kafka: kafka.links, lambda kafka: kafka.disk(0),
-            lambda kafka: kafka.group("g").facts, lambda kafka: kafka.clock.skew(0, "1s"),
+            lambda kafka: kafka.wire, lambda kafka: kafka.transactions, lambda kafka: kafka.clock.ties,
+            lambda kafka: kafka.group("g").facts, lambda kafka: kafka.clock.follow(None),
             lambda kafka: kafka.produce("orders", [b"a"], as_producer=(1, 0, 0)),
         ])
         def test_what_is_not_there(kafka, ask):
@@ -163,6 +163,28 @@ def test_brokers_and_rules_are_moved_from_here(suite: pytest.Pytester) -> None:
     )
 
     elsewhere(suite).assert_outcomes(passed=9)
+
+
+def test_steps_of_scripts_that_never_ran_are_errors(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        RULE = {"id": "late", "match": {"api": "Produce"}, "do": {"delay": 1}, "optional": True}
+
+        def test_too_short(kafka, kafka_clock):
+            kafka.script([{"at": "1m", "do": {"fault": RULE}}, {"do": {"remove": "late"}}])
+            kafka_clock.advance("30s")
+
+        def test_next(kafka, kafka_clock):
+            kafka_clock.advance("1h")
+            assert len(kafka.faults) == 0
+        """
+    )
+
+    result = elsewhere(suite)
+
+    result.assert_outcomes(passed=2, errors=1)
+    never = "script step 'step-1' (at 1m: fault *) never ran: broker time went on by 30 s since the script began"
+    result.stdout.fnmatch_lines([f"*{never}"])
 
 
 def test_large_and_odd_records_come_through(suite: pytest.Pytester) -> None:

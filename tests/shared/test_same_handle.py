@@ -19,6 +19,8 @@ from ottla.testing.remote.clock import RemoteClock
 from ottla.testing.remote.faults import RemoteFault, RemoteFaults
 from ottla.testing.remote.groups import RemoteGroup
 from ottla.testing.remote.handle import RemoteKafka, RemoteTopic
+from ottla.testing.remote.surroundings import RemoteDisk, RemoteLinks
+from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import (
     KafkaBroker,
     KafkaBrokerAsync,
@@ -26,6 +28,7 @@ from ottla.testing.surroundings.handles import (
     KafkaPartition,
     KafkaPartitionAsync,
 )
+from ottla.testing.surroundings.links import Links
 from ottla.testing.topic_handle import KafkaTopic
 from tests.kit.test_handle import (
     test_deleted_records_move_the_log_start,
@@ -109,6 +112,8 @@ def handle(process: BrokerProcess) -> Iterator[Kafka]:
         (KafkaBrokers, RemoteBrokers),
         (KafkaBroker, RemoteBroker),
         (KafkaPartition, RemotePartition),
+        (Links, RemoteLinks),
+        (BrokerDisk, RemoteDisk),
         (BrokerClock, RemoteClock),
         (Faults, RemoteFaults),
         (Fault, RemoteFault),
@@ -125,7 +130,7 @@ def test_no_method_looks_for_a_broker_of_this_process(here: type, there: type) -
 
     sources = {name: inspect.getsource(code) for name in taken_over if (code := code_of(vars(here)[name])) is not None}
 
-    reach_in = ("self._bed", "self.state", "self._rules", "self._dispatchers", "self._finished")
+    reach_in = ("self._bed", "self._caller", "self.state", "self._rules", "self._dispatchers", "self._finished")
     public = {name: source for name, source in sources.items() if not name.startswith("_")}
     assert [name for name, source in public.items() if any(each in source for each in reach_in)] == []
 

@@ -32,6 +32,7 @@ from ottla.cluster.image import NO_LEADER, MetadataImage
 from ottla.cluster.registration import claim_controller, resign_controller
 from ottla.cluster.store import NO_LEASE, CommitResult, Committed, Conflict, Unavailable
 from ottla.cluster.updates import ImageUpdate
+from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
@@ -203,9 +204,7 @@ class ControllerRole:
     def _schedule_balance(self) -> None:
         if self._runtime.config.auto_leader_rebalance_enable:
             interval_ms = self._runtime.config.leader_imbalance_check_interval_seconds * 1000
-            self._balance_timer = self._runtime.wheel.schedule(
-                self._runtime.clock.now_ms() + interval_ms, self._balance
-            )
+            self._balance_timer = self._runtime.schedule(interval_ms, self._balance, TimerKind.LEADER_BALANCE)
 
     def _balance(self) -> None:
         self._schedule_balance()

@@ -136,7 +136,7 @@ class AlterPartitionManager:
             partition_epoch=-1 if state is None else state.partition_epoch,
             isr=() if state is None else state.isr,
             elr=() if state is None else state.elr,
-            now_ms=self._runtime.clock.now_ms(),
+            now_ms=self._runtime.lag_clock.now_ms(),
         )
         self._changed(partition)
         if outcome is IsrOutcome.RESEND:

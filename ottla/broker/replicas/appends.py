@@ -36,6 +36,8 @@ class Appends:
         self._runtime = runtime
         self._clock = runtime.clock
         self._broker_clock = runtime.broker_clock
+        # None where it is the clock: the end of a write is known by that.
+        self._other_lag_clock = None if runtime.lag_clock is runtime.clock else runtime.lag_clock
         self._disk_sync = disk_sync
         self._write_failed = write_failed
         # Partitions with queued appends, and the answers that a failing write would change.
@@ -157,7 +159,8 @@ class Appends:
         duration_ns = ended_ns - began_ns
         times[(duration_ns >> UNIT_BITS).bit_length()] += 1
         times[SUM_NS] += duration_ns
-        if partition.written(ended_ns // 1_000_000):
+        lag_clock = self._other_lag_clock
+        if partition.written(ended_ns // 1_000_000 if lag_clock is None else lag_clock.now_ms()):
             self.high_watermark_rose(partition)
         if followers:
             self.wake_followers(partition)

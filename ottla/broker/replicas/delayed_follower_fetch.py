@@ -133,7 +133,7 @@ class DelayedFollowerFetch(FetchOperation):
 
     def _noted(self) -> None:
         self._is_noted = True
-        self._session.contact.last_fetch_ms = self._runtime.clock.now_ms()
+        self._session.contact.last_fetch_ms = self._runtime.lag_clock.now_ms()
 
     def _give_up(self) -> None:
         self._replicas.delayed_fetch.cancel(self)
@@ -209,7 +209,7 @@ class DelayedFollowerFetch(FetchOperation):
         return self._throttles.leaves_out(partition, self._session.replica_id)
 
     def _note(self, partition: Partition, fetch: FollowerFetch, leader_end_offset: int) -> None:
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.lag_clock.now_ms()
         noted = partition.note_follower_fetch(fetch, leader_end_offset, now_ms, self._session.contact)
         self._replicas.follower_noted(partition, noted)
 

@@ -196,7 +196,7 @@ class ReplicaManager:
             replicas=state.replicas,
             isr=state.isr,
             elr=state.elr,
-            now_ms=self._runtime.clock.now_ms(),
+            now_ms=self._runtime.lag_clock.now_ms(),
         )
         self._log_ends.state_applied(partition, state)
         match taken:
@@ -260,7 +260,7 @@ class ReplicaManager:
             if config.waits_for_sync:
                 self._disk_sync.configured(partition)
             # A smaller min.insync.replicas may let it rise.
-            if partition.maybe_raise_high_watermark(self._runtime.clock.now_ms()):
+            if partition.maybe_raise_high_watermark(self._runtime.lag_clock.now_ms()):
                 self._appends.high_watermark_rose(partition)
                 self._appends.wake_followers(partition)
 
@@ -390,7 +390,7 @@ class ReplicaManager:
 
     def _synced(self, partition: Partition) -> None:
         """Records of the partition have reached the disk, or failed to."""
-        if partition.maybe_raise_high_watermark(self._runtime.clock.now_ms()):
+        if partition.maybe_raise_high_watermark(self._runtime.lag_clock.now_ms()):
             self._appends.high_watermark_rose(partition)
             self._appends.wake_followers(partition)
         self._appends.mark_changed(partition)
@@ -437,7 +437,7 @@ class ReplicaManager:
 
     def shrink_isrs(self) -> None:
         """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.lag_clock.now_ms()
         for partition in self:
             if partition.has_followers:
                 change = partition.maybe_shrink_isr(now_ms)

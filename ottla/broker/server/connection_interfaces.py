@@ -58,6 +58,10 @@ class LoginGate(Protocol):
         """Raises AuthenticationError."""
         ...
 
+    def measure_session(self) -> None:
+        """Its end may come at another moment now: time runs in another way."""
+        ...
+
     def fail(self, context: Any, response: Any, error: AuthenticationError) -> None:
         """The client gets the response to the request of this context later, and nothing after it."""
         ...

@@ -145,11 +145,11 @@ class Peer(asyncio.BufferedProtocol):
             raise
         wait_ms = renewal_ms(login.lifetime_ms, self._runtime.rng.random())
         if wait_ms is not None:
-            self._renewal_ms = self._runtime.clock.now_ms() + wait_ms
+            self._renewal_ms = self._runtime.login_clock.now_ms() + wait_ms
 
     async def ask(self, request: Any) -> Any:
         """The answer to `request`, in the version that brokers speak. Raises PeerError."""
-        if self._renewal_ms is not None and self._runtime.clock.now_ms() >= self._renewal_ms:
+        if self._renewal_ms is not None and self._runtime.login_clock.now_ms() >= self._renewal_ms:
             await self._log_in()
         assert self._answer is None, "one request at a time"
         transport = self._transport

@@ -84,7 +84,7 @@ class SaslGate:
         self._listener = listener
         self._exchange = listener.new_exchange()
         self._session: SaslSession | None = None
-        # On the monotonic clock.
+        # In transport time, as read events have it.
         self._expires_ms = NEVER_MS
         self._has_failed = False
         self._requests = 0
@@ -216,7 +216,7 @@ class SaslGate:
 
     def handshake(self, mechanism: str, version: int) -> Handshake:
         was_open = self.is_open
-        answer = self._exchange.handshake(mechanism, version, self._listener.runtime.clock.now_ms())
+        answer = self._exchange.handshake(mechanism, version, self._listener.runtime.login_clock.now_ms())
         if was_open and not self.is_open:
             # So that the connection gives the frames behind it to the gate.
             self._connection.holds |= HELD_BY_LOGIN
@@ -224,11 +224,16 @@ class SaslGate:
 
     def respond(self, token: bytes) -> SaslReply:
         """Raises AuthenticationError."""
-        clock = self._listener.runtime.clock
+        clock = self._listener.runtime.login_clock
         reply = self._exchange.respond(token, clock.now_ms(), clock.wall_ms())
         if reply.session is not None:
             self._open(reply.session)
         return reply
+
+    def measure_session(self) -> None:
+        ends_ms = None if self._session is None else self._session.expires_ms
+        clock = self._listener.runtime.login_clock
+        self._expires_ms = NEVER_MS if ends_ms is None else clock.transport_ms(ends_ms)
 
     def fail(self, context: RequestContext | None, response: Any, error: AuthenticationError) -> None:
         self._fail(context, response, str(error), error.user, CloseReason.AUTHENTICATION_FAILED)
@@ -237,7 +242,7 @@ class SaslGate:
         connection, listener = self._connection, self._listener
         listener.ended[self._occasion, session.mechanism, "success"] += 1
         self._session = session
-        self._expires_ms = NEVER_MS if session.expires_ms is None else session.expires_ms
+        self.measure_session()
         connection.principal = session.principal
         listener.logins.end(connection)
         self.end()

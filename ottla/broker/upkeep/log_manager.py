@@ -72,7 +72,9 @@ class LogManager:
             self._for_each_log(self._forget_producers),
             TimerKind.PRODUCER_EXPIRY,
         )
-        self._every(max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs)
+        self._every(
+            max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs, TimerKind.REPLICA_LAG
+        )
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
         self._every(SYNC_INTERVAL_MS, "checkpoints", self._checkpoints.retry)
         self._every(DELETION_INTERVAL_MS, "deletion", self.remove_files, TimerKind.FILE_DELETION)

@@ -5,6 +5,8 @@ from typing import Any, cast
 
 import click
 
+from ottla.cli.commands.control_clock import clock
+from ottla.cli.commands.control_script import script
 from ottla.cli.commands.control_surroundings import disks, links
 from ottla.cli.commands.control_wire import coverage, wire
 from ottla.cli.control_session import ControlSession, control_options
@@ -59,6 +61,7 @@ def about(session: ControlSession) -> None:
 @click.option("--node", metavar="N", type=int, help="Of partition-leader; any broker without it.")
 @click.option("--fault", metavar="ID", help="Of fault-hits.")
 @click.option("--hits", metavar="N", type=int, help="Of fault-hits, 1 without it.")
+@click.option("--script", metavar="ID", help="Of script-done.")
 @click.option("--within", "within_ms", metavar="SECONDS", type=click.FloatRange(0, 60), callback=_milliseconds,
               help="At most a minute; by default the deadline of the brokers, 5 seconds.")  # fmt: skip
 @control_options
@@ -66,7 +69,7 @@ def wait(session: ControlSession, condition: str, **values: Any) -> None:
     """Wait until something holds; where it does not, say why and end with status 1.
 
     A CONDITION is group-stable, group-empty, group-generation, group-lag, group-committed, topic-records,
-    topic-consumed, topic-in-sync, partition-leader or fault-hits.
+    topic-consumed, topic-in-sync, partition-leader, fault-hits, script-done or idle.
     """
     given = {name: value for name, value in values.items() if value is not None}
     answer = session.ask("POST", "/v1/wait", {"for": condition, **given})
@@ -229,63 +232,8 @@ def brokers(session: ControlSession, action: str, node: int) -> None:
 
 control.add_command(links)
 control.add_command(disks)
-
-
-@control.group("clock", cls=CommandGroup)
-def clock() -> None:
-    """The time that groups, transactions and retention go by (docs/broker-time.md)."""
-
-
-@clock.command("show")
-@control_options
-def show_clock(session: ControlSession) -> None:
-    """Show the time, and the timers that are pending."""
-    _show_clock(session, session.ask("GET", "/v1/clock"))
-
-
-@clock.command("advance")
-@click.argument("by", metavar="DURATION")
-@click.option("--expire", is_flag=True, help="Members of groups end too whose connection is open.")
-@control_options
-def advance_clock(session: ControlSession, by: str, expire: bool) -> None:
-    """Let 90s or 7d pass, and show the timers that ran."""
-    body = {"by": by, "sessions": "expire" if expire else "spare"}
-    answer = session.ask("POST", "/v1/clock/advance", body)
-    columns = ("at", "node", "kind", "what")
-    session.show(answer, columns, [[each[name] for name in columns] for each in answer["fired"]])
-
-
-@clock.command("freeze")
-@click.option("--at", metavar="MOMENT", help="Such as 2026-11-23T12:00:00+00:00; by default where it is.")
-@control_options
-def freeze_clock(session: ControlSession, at: str | None) -> None:
-    """Stop it."""
-    _show_clock(session, session.ask("POST", "/v1/clock/freeze", {"at": at}))
-
-
-@clock.command("resume")
-@control_options
-def resume_clock(session: ControlSession) -> None:
-    """Have it go on."""
-    _show_clock(session, session.ask("POST", "/v1/clock/resume", {}))
-
-
-@clock.command("set")
-@click.argument("at", metavar="MOMENT")
-@control_options
-def set_clock(session: ControlSession, at: str) -> None:
-    """Set the wall clock."""
-    _show_clock(session, session.ask("POST", "/v1/clock/set", {"at": at}))
-
-
-def _show_clock(session: ControlSession, answer: Mapping[str, Any]) -> None:
-    if session.output.as_json:
-        session.output.json(answer)
-        return
-    how = "real" if answer["is_real"] else "frozen" if answer["is_frozen"] else "moved"
-    session.output.say(f"{answer['now']} ({how})")
-    columns = ("node", "kind", "what", "at")
-    session.output.table(columns, [[each[name] for name in columns] for each in answer["pending"]])
+control.add_command(clock)
+control.add_command(script)
 
 
 @control.command("audit")

@@ -191,6 +191,14 @@ def tear_disk(session: ControlSession, node: int, size: int, match: str) -> None
     _change_disk(session, node, {"do": "tear_tail", "bytes": size, "match": match})
 
 
+@disks.command("lose-unsynced")
+@_node
+@control_options
+def lose_of_disk(session: ControlSession, node: int) -> None:
+    """Take away what was never synced, as a power cut does: at once, or at the next kill of a broker that runs."""
+    _change_disk(session, node, {"do": "lose_unsynced"})
+
+
 @disks.command("heal")
 @_node
 @control_options

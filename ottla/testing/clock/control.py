@@ -10,14 +10,11 @@ from random import Random
 from typing import Final, Protocol
 
 from ottla.broker.assembly import Parts
-from ottla.broker.logging import LazyLog
-from ottla.broker.runtime import BrokerTime, LoopRuntime
+from ottla.broker.runtime import LoopRuntime
+from ottla.testing.clock.broker_times import BrokerTimes
 from ottla.testing.clock.client_clocks import StampNotes, Travellers
 from ottla.testing.clock.sessions import EXPIRE, SPARE, Connected, SessionPolicy, Sessions
 from ottla.testing.clock.timeline import (
-    BrokerTimeline,
-    MachineClock,
-    NodeClock,
     TimeState,
     checked_wall,
     describe_ms,
@@ -26,7 +23,7 @@ from ottla.testing.clock.timeline import (
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
 from ottla.testing.waits import Waits
-from ottla.timer.clock import PERIODIC, Clock, TimerKind
+from ottla.timer.clock import PERIODIC, TimerKind
 
 RATE_MAX_EXPIRE: Final = 20
 """A client that heartbeats every three seconds is dead at any faster rate."""
@@ -60,6 +57,7 @@ class KeptClock:
 
     time: TimeState
     sessions: Sessions
+    included: frozenset[str]
 
 
 class Agenda(Protocol):
@@ -80,42 +78,6 @@ class Agenda(Protocol):
     def drive(self) -> None:
         """Time has begun to run in another way."""
         ...
-
-
-class BrokerTimes:
-    """The clocks and wheels of brokers, which they are given when they start."""
-
-    def __init__(self) -> None:
-        self.machine = MachineClock()
-        self.timeline = BrokerTimeline(self.machine)
-        self.wheels: dict[int, DrivenWheel] = {}
-        """Of the brokers that have started last, by node id."""
-        self.before_turn: Callable[[DrivenWheel, int], None] = _nothing
-        self.is_moved: Callable[[], bool] = bool
-        """Whether broker time is not the machine's."""
-
-    def new_broker_time(self, runtime: LoopRuntime) -> BrokerTime:
-        clock = NodeClock(self.timeline, runtime.node_id)
-        runtime.log = self.shown_in(runtime.log, clock)
-        wheel = DrivenWheel(runtime, self.timeline, clock, lambda each, now_ms: self.before_turn(each, now_ms))
-        self.wheels[runtime.node_id] = wheel
-        return BrokerTime(clock, wheel)
-
-    def drive(self) -> None:
-        for wheel in self.wheels.values():
-            wheel.drive()
-
-    def shown_in(self, log: LazyLog, clock: Clock) -> LazyLog:
-        """The log with `broker_time`, by a clock, beside the machine's time that each line has, while it is moved."""
-
-        def fields() -> Mapping[str, str]:
-            if not self.is_moved():
-                return {}
-            return {
-                "broker_time": f"{moment(clock.wall_ms()).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
-            }
-
-        return log.with_fields_of_now(fields)
 
 
 class ClockControl:
@@ -188,6 +150,15 @@ class ClockControl:
         self.timeline.drift(node_id, rate)
         self._touched(f"wall clock of broker {node_id} runs at {rate:g} times the others'")
 
+    def include(self, names: frozenset[str]) -> None:
+        """What goes by broker time from now on, of `INCLUDABLE`; the rest goes by the machine's."""
+        self._times.include(names)
+        self._touched(f"{' and '.join(sorted(names)) or 'neither tokens nor replication'} included")
+
+    @property
+    def included(self) -> frozenset[str]:
+        return self._times.included
+
     def _check_node(self, node_id: int) -> None:
         if node_id not in self._parts():
             raise ValueError(f"there is no broker {node_id} that runs, only {', '.join(map(str, self._parts()))}")
@@ -199,6 +170,7 @@ class ClockControl:
         if not self.is_touched:
             return
         self.timeline.make_real()
+        self._times.include(frozenset())
         self._drive()
         self._sessions, self.is_touched = SPARE, False
         self.stamps.behind_ms.clear()
@@ -206,7 +178,7 @@ class ClockControl:
 
     def kept(self) -> KeptClock | None:
         """For `go_back_to`; None where nothing was moved."""
-        return KeptClock(self.timeline.state(), self._sessions) if self.is_touched else None
+        return KeptClock(self.timeline.state(), self._sessions, self.included) if self.is_touched else None
 
     def go_back_to(self, kept: KeptClock | None) -> None:
         """Time runs as it did then, and shows what it would have shown; deadlines stay where they are."""
@@ -215,6 +187,7 @@ class ClockControl:
             return
         self.timeline.go_back_to(kept.time)
         self._sessions = kept.sessions
+        self._times.include(kept.included)
         self._touched("as at the snapshot")
 
     # Moving.
@@ -313,6 +286,10 @@ class ClockControl:
 
     def _drive(self) -> None:
         self._times.drive()
+        for parts in self._parts().values():
+            for connection in parts.server.connections:
+                if connection.gate is not None:
+                    connection.gate.measure_session()
         if self._agenda is not None:
             self._agenda.drive()
 
@@ -426,7 +403,3 @@ class ClockControl:
 
     def _note(self, note: str) -> None:
         self._notes.append(note)
-
-
-def _nothing(wheel: DrivenWheel, now_ms: int) -> None:
-    del wheel, now_ms

@@ -7,13 +7,14 @@
 Durations are seconds, a `timedelta`, or text: "500ms", "90s", "7d". Moments without a zone are UTC.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ottla.testing.clock.control import ClockControl, Jump, Pending
+from ottla.testing.clock.included import checked_included
 from ottla.testing.clock.sessions import SPARE, Sessions, checked_sessions
 from ottla.testing.clock.timeline import Delta, moment, parse_delta, parse_forward, parse_moment
 from ottla.testing.clock.walk import Fired
@@ -108,6 +109,17 @@ class BrokerClock:
         """From now on the wall clock of one broker runs at so many times the others'. Raises ValueError."""
         self._call(lambda clock: clock.drift(node, rate))
 
+    def include(self, names: Iterable[str]) -> None:
+        """What goes by broker time too, until `reset`: "tokens", expiry of access tokens and sessions of logins, and
+        "replication", `replica.lag.time.max.ms` and the balance of leaders. Without them they go by the machine's time,
+        as is all that is not named. Raises ValueError."""
+        checked = checked_included(names)
+        self._call(lambda clock: clock.include(checked))
+
+    @property
+    def included(self) -> frozenset[str]:
+        return self._call(lambda clock: clock.included)
+
     def pending(self) -> list[Pending]:
         """The timers that are still to run, by deadline."""
         return self._call(ClockControl.pending)
@@ -194,6 +206,13 @@ class BrokerClockAsync:
 
     async def drift(self, node: int, rate: float) -> None:
         await self._call(lambda clock: clock.drift(node, rate))
+
+    async def include(self, names: Iterable[str]) -> None:
+        checked = checked_included(names)
+        await self._call(lambda clock: clock.include(checked))
+
+    async def included(self) -> frozenset[str]:
+        return await self._call(lambda clock: clock.included)
 
     async def pending(self) -> list[Pending]:
         return await self._call(ClockControl.pending)

@@ -5,12 +5,13 @@ from typing import Any, Final, cast
 
 from ottla.testing.control.documents import RunningBrokers, SeedDocument, TopicDocument
 from ottla.testing.control.problems import missing, wrong_value
-from ottla.testing.control.questions import EmptyBody, LeaderBody
+from ottla.testing.control.questions import EmptyBody, LeaderBody, RestartBody
 from ottla.testing.control.router import ControlCall, Row
-from ottla.testing.control.service import ControlService
+from ottla.testing.control.service import MS_PER_S, ControlService, check_range
 from ottla.testing.seeds.seed_schema import SeedError
 
 NUMBER_LENGTH_MAX: Final = 10
+RESTART_MS_MAX: Final = 3_600_000
 
 
 async def _kill(service: ControlService, call: ControlCall) -> RunningBrokers:
@@ -22,7 +23,11 @@ async def _stop(service: ControlService, call: ControlCall) -> RunningBrokers:
 
 
 async def _restart(service: ControlService, call: ControlCall) -> RunningBrokers:
-    return await _with_broker(service, call, "restarted", lambda node_id: service.bed.control.restart(node_id, None))
+    body: RestartBody = call.body
+    if body.after_ms is not None:
+        check_range("after_ms", body.after_ms, 0, RESTART_MS_MAX)
+    after_s = None if body.after_ms is None else body.after_ms / MS_PER_S
+    return await _with_broker(service, call, "restarted", lambda node_id: service.bed.control.restart(node_id, after_s))
 
 
 async def _pause(service: ControlService, call: ControlCall) -> RunningBrokers:
@@ -90,7 +95,7 @@ async def _load(service: ControlService, call: ControlCall) -> SeedDocument:
 BROKER_ROWS: Final = (
     Row("POST", "/v1/brokers/{node}/kill", "As kill -9.", _kill, EmptyBody, RunningBrokers, changes=True),
     Row("POST", "/v1/brokers/{node}/stop", "Shut a broker down.", _stop, EmptyBody, RunningBrokers, changes=True),
-    Row("POST", "/v1/brokers/{node}/restart", "Start a broker again.", _restart, EmptyBody, RunningBrokers,
+    Row("POST", "/v1/brokers/{node}/restart", "Start a broker again.", _restart, RestartBody, RunningBrokers,
         changes=True, needs_brokers=False),
     Row("POST", "/v1/brokers/{node}/pause", "As SIGSTOP.", _pause, EmptyBody, RunningBrokers, changes=True),
     Row("POST", "/v1/brokers/{node}/resume", "As SIGCONT.", _resume, EmptyBody, RunningBrokers, changes=True),

@@ -3,16 +3,37 @@
 from datetime import datetime
 from typing import Final
 
+from ottla.testing.clock.control import Jump
 from ottla.testing.clock.sessions import EXPIRE, Sessions
-from ottla.testing.clock.timeline import MomentError, describe_ms, moment, parse_forward, parse_moment
+from ottla.testing.clock.timeline import (
+    MomentError,
+    checked_wall,
+    describe_ms,
+    moment,
+    parse_delta,
+    parse_forward,
+    parse_moment,
+)
 from ottla.testing.control.documents import ClockDocument, FiredDocument, FiredList, PendingDocument
 from ottla.testing.control.problems import wrong_value
-from ottla.testing.control.questions import ClockAdvance, ClockMoment, EmptyBody
+from ottla.testing.control.questions import (
+    ClockAdvance,
+    ClockDrift,
+    ClockInclude,
+    ClockMoment,
+    ClockNext,
+    ClockRate,
+    ClockSkew,
+    EmptyBody,
+)
 from ottla.testing.control.router import ControlCall, Row
-from ottla.testing.control.service import ControlService
+from ottla.testing.control.service import ControlService, check_range
+from ottla.timer.clock import TimerKind
 
 EVERY_MS_MAX: Final = 3_600_000
 """Of periodic jobs: 36,000 rounds, which take a second of the processor."""
+RATE_MIN: Final = 0.001
+RATE_MAX: Final = 10_000
 
 
 def _clock(service: ControlService, _call: ControlCall) -> ClockDocument:
@@ -25,14 +46,13 @@ def _clock(service: ControlService, _call: ControlCall) -> ClockDocument:
         is_frozen=timeline.is_frozen,
         rate=timeline.rate,
         pending=pending,
+        included=sorted(clock.included),
     )
 
 
 async def _advance(service: ControlService, call: ControlCall) -> FiredList:
     body: ClockAdvance = call.body
-    if body.expired and body.sessions == EXPIRE:
-        raise wrong_value("expired", "all members expire already: leave sessions out")
-    sessions: Sessions = frozenset(body.expired) if body.expired else body.sessions
+    sessions = _sessions(body)
     try:
         delta_ms = parse_forward(body.by)
         if body.every and delta_ms > EVERY_MS_MAX:
@@ -41,7 +61,81 @@ async def _advance(service: ControlService, call: ControlCall) -> FiredList:
     except MomentError as error:
         raise wrong_value("by", str(error)) from None
     service.events.add("clock_advance", by_ms=delta_ms, fired=len(jump.fired))
+    return _fired(jump)
+
+
+async def _next(service: ControlService, call: ControlCall) -> FiredList:
+    body: ClockNext = call.body
+    known = {each.value: each for each in TimerKind}
+    if body.kind is not None and body.kind not in known:
+        raise wrong_value("kind", f"there is no timer {body.kind[:60]!r}: GET /v1/clock shows what is pending")
+    jump = await service.bed.clock.run_next(known.get(body.kind or ""), _sessions(body))
+    service.events.add("clock_next", fired=len(jump.fired))
+    return _fired(jump)
+
+
+def _fired(jump: Jump) -> FiredList:
     return FiredList([FiredDocument(_text(each.at), each.node, each.kind, each.what) for each in jump.fired])
+
+
+def _sessions(body: ClockAdvance | ClockNext | ClockRate) -> Sessions:
+    """Raises Problem."""
+    if body.expired and body.sessions == EXPIRE:
+        raise wrong_value("expired", "all members expire already: leave sessions out")
+    return frozenset(body.expired) if body.expired else body.sessions
+
+
+def _rate(service: ControlService, call: ControlCall) -> ClockDocument:
+    body: ClockRate = call.body
+    _check_rate(body.rate)
+    sessions = _sessions(body)
+    try:
+        service.bed.clock.set_rate(body.rate, sessions)
+    except ValueError as error:
+        raise wrong_value("rate", str(error)) from None
+    service.events.add("clock_rate", rate=body.rate)
+    return _clock(service, call)
+
+
+def _include(service: ControlService, call: ControlCall) -> ClockDocument:
+    body: ClockInclude = call.body
+    service.bed.clock.include(frozenset(body.names))
+    service.events.add("clock_include", names=sorted(set(body.names)))
+    return _clock(service, call)
+
+
+def _skew(service: ControlService, call: ControlCall) -> ClockDocument:
+    body: ClockSkew = call.body
+    clock = service.bed.clock
+    try:
+        delta_ms = parse_delta(body.by)
+        checked_wall(clock.timeline.wall_ms() + delta_ms)
+    except MomentError as error:
+        raise wrong_value("by", str(error)) from None
+    try:
+        clock.skew(body.node, delta_ms)
+    except ValueError as error:
+        raise wrong_value("node", str(error)) from None
+    service.events.add("clock_skew", node=body.node, by_ms=delta_ms)
+    return _clock(service, call)
+
+
+def _drift(service: ControlService, call: ControlCall) -> ClockDocument:
+    body: ClockDrift = call.body
+    _check_rate(body.rate)
+    try:
+        service.bed.clock.drift(body.node, body.rate)
+    except ValueError as error:
+        raise wrong_value("node" if body.rate > 0 else "rate", str(error)) from None
+    service.events.add("clock_drift", node=body.node, rate=body.rate)
+    return _clock(service, call)
+
+
+def _check_rate(rate: float) -> None:
+    """That nothing which can be is beyond what clocks show; what cannot be is refused where it is set. Raises
+    Problem."""
+    if rate > 0:
+        check_range("rate", rate, RATE_MIN, RATE_MAX)
 
 
 def _freeze(service: ControlService, call: ControlCall) -> ClockDocument:
@@ -94,6 +188,15 @@ CLOCK_ROWS: Final = (
     Row("POST", "/v1/clock/freeze", "Stop it, where it is or at a moment.", _freeze, ClockMoment, ClockDocument,
         changes=True),
     Row("POST", "/v1/clock/resume", "Have it go on.", _resume, EmptyBody, ClockDocument, changes=True),
+    Row("POST", "/v1/clock/next", "Move it to the next timer that comes to something.", _next, ClockNext, FiredList,
+        changes=True),
+    Row("POST", "/v1/clock/rate", "Have it run faster or slower.", _rate, ClockRate, ClockDocument, changes=True),
+    Row("POST", "/v1/clock/include", "Have tokens or replication go by it too.", _include, ClockInclude, ClockDocument,
+        changes=True),
+    Row("POST", "/v1/clock/skew", "Set the wall clock of one broker ahead of the others', or behind.", _skew, ClockSkew,
+        ClockDocument, changes=True),
+    Row("POST", "/v1/clock/drift", "Have the wall clock of one broker run faster or slower than the others'.", _drift,
+        ClockDrift, ClockDocument, changes=True),
     Row("POST", "/v1/clock/reset", "Have it be the machine's again.", _reset, EmptyBody, ClockDocument, changes=True),
     Row("POST", "/v1/clock/set", "Set the wall clock.", _set, ClockMoment, ClockDocument, changes=True),
 )

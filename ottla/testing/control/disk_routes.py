@@ -4,7 +4,7 @@ from typing import Final
 
 from ottla.storage.files import reason_of
 from ottla.testing.control.broker_routes import node_id_of
-from ottla.testing.control.problems import wrong_state, wrong_value
+from ottla.testing.control.problems import Problem, wrong_state, wrong_value
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService, check_range
 from ottla.testing.control.surroundings_documents import (
@@ -15,6 +15,7 @@ from ottla.testing.control.surroundings_documents import (
     DiskFull,
     DiskHeal,
     DiskList,
+    DiskLose,
     DiskSlow,
     DiskStall,
     DiskTear,
@@ -49,7 +50,7 @@ def _change(service: ControlService, call: ControlCall) -> DiskDocument:
     try:
         _changed(service.bed.disk(node_id), body)
     except DiskError as error:
-        raise wrong_state(str(error)) from None
+        raise _wrong_disk(str(error)) from None
     except OSError as error:
         raise wrong_state(f"the files of broker {node_id} cannot be changed: {reason_of(error)}") from None
     service.events.add(f"disk_{body.do}", node=node_id)
@@ -75,15 +76,22 @@ def _changed(disk: BrokerDisk, body: DiskBody) -> None:
         case DiskTear():
             check_range("bytes", body.bytes, 1, BYTES_MAX)
             disk.tear_tail(body.bytes, match=_pattern(body.match))
+        case DiskLose():
+            disk.lose_unsynced()
         case DiskHeal():
             disk.heal()
+
+
+def _wrong_disk(detail: str) -> Problem:
+    """A fault that the disk cannot have as it is."""
+    return Problem(409, "wrong-disk", detail)
 
 
 def _fail(disk: BrokerDisk, body: DiskFail) -> None:
     if body.times is not None:
         check_range("times", body.times, 1, TIMES_MAX)
     if len(disk.in_force().failures) >= FAILURES_MAX:
-        raise wrong_state(f"there are {FAILURES_MAX} failures of this disk already: heal it first")
+        raise _wrong_disk(f"there are {FAILURES_MAX} failures of this disk already: heal it first")
     disk.fail(body.operation, match=_pattern(body.match), times=body.times)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ottla.storage.checkpoints import uuid_to_text
 from ottla.testing.audit.findings import AuditFinding, FindingKind
 from ottla.testing.control.questions import HeaderBody
+from ottla.testing.control.script_documents import ScriptDocument
 from ottla.testing.faults.faults import Fault
 from ottla.testing.faults.rule_values import RuleError
 from ottla.testing.faults.state import Hit
@@ -227,6 +228,7 @@ class WaitMet:
     group: GroupDocument | None = None
     topic: TopicDocument | None = None
     fault: FaultDocument | None = None
+    script: ScriptDocument | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,8 @@ class ClockDocument:
     is_frozen: bool
     rate: float
     pending: Sequence[PendingDocument]
+    included: Sequence[str]
+    """What goes by it beside: tokens, replication."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,14 +90,15 @@ def _ends(service: ControlService, body: WayBody) -> tuple[Place, Place | None, 
 
 def _place(service: ControlService, field: str, given: Place) -> Place:
     """Raises Problem."""
-    return given if given in (STORE, CLIENTS) else _node(service, field, given)
+    return given if given in (STORE, CLIENTS) else _node(service, field, given, f", '{STORE}' and '{CLIENTS}'")
 
 
-def _node(service: ControlService, field: str, given: Place) -> int:
+def _node(service: ControlService, field: str, given: Place, others: str = "") -> int:
+    """`others`: what else may be given, for the sentence."""
     known: Sequence[int] = service.bed.hosted.node_ids
     if not isinstance(given, int) or given not in known:
         shown = repr(given[:60]) if isinstance(given, str) else given
-        raise wrong_value(field, f"there is no broker {shown}, only {', '.join(map(str, known))}")
+        raise wrong_value(field, f"there is no broker {shown}, only {', '.join(map(str, known))}{others}")
     return given
 
 

@@ -93,6 +93,7 @@ class WaitBody:
     node: int | None = None
     fault: str | None = None
     hits: int | None = None
+    script: str | None = None
     ms: int | None = None
     within_ms: int | None = None
 
@@ -110,9 +111,51 @@ class ClockAdvance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockNext:
+    kind: str | None = None
+    """Of the timer to go to, as it is shown; without it any that is no periodic job."""
+    sessions: Literal["spare", "expire"] = "spare"
+    expired: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockRate:
+    rate: float
+    """Seconds of broker time in a second of the machine's."""
+    sessions: Literal["spare", "expire"] = "spare"
+    expired: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockInclude:
+    names: Sequence[Literal["tokens", "replication"]]
+    """What goes by broker time from now on; all else goes by the machine's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSkew:
+    node: int
+    by: str
+    """`5m`; with a minus it is behind the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockDrift:
+    node: int
+    rate: float
+    """Of the wall clock of this broker, against the others'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockMoment:
     at: str | None = None
     """`2026-11-23T12:00:00+00:00`; without a zone it is UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartBody:
+    after_ms: int | None = None
+    """It is answered at once then, and the broker starts later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from ottla.testing.control.link_routes import LINK_ROWS
 from ottla.testing.control.log_routes import LOG_ROWS
 from ottla.testing.control.openapi import openapi_document
 from ottla.testing.control.router import ControlCall, Router, Row, json_response
+from ottla.testing.control.script_routes import SCRIPT_ROWS
 from ottla.testing.control.service import ControlService
 from ottla.testing.control.snapshot_routes import SNAPSHOT_ROWS
 from ottla.testing.control.wait_routes import WAIT_ROWS
@@ -49,7 +50,7 @@ def _openapi(_service: ControlService, _call: ControlCall) -> HttpResponse:
 
 
 ROWS: Final = (
-    Row("GET", "/v1", "What this is.", _about, answer=About),
+    Row("GET", "/v1", "What this is.", _about, answer=About, needs_brokers=False),
     Row("GET", "/v1/openapi.json", "This table, as OpenAPI 3.1.", _openapi, needs_brokers=False),
     *WORLD_ROWS,
     *BROKER_ROWS,
@@ -60,6 +61,7 @@ ROWS: Final = (
     *LOG_ROWS,
     *GROUP_ROWS,
     *FAULT_ROWS,
+    *SCRIPT_ROWS,
     *WAIT_ROWS,
     *WIRE_ROWS,
 )

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from ottla.testing.control.event_log import EventLog
+from ottla.testing.control.json_values import INT64_MAX
 from ottla.testing.control.problems import Problem, missing, wrong_state, wrong_value
 from ottla.testing.control.served_capture import ServedCapture
 from ottla.testing.coverage import Coverage
@@ -125,10 +126,11 @@ class ControlService:
             self.waiting -= 1
 
 
-def check_range(field: str, value: int, lowest: int, highest: int) -> None:
+def check_range(field: str, value: float, lowest: float, highest: float) -> None:
     """Raises Problem."""
     if not lowest <= value <= highest:
-        raise wrong_value(field, f"{value}, expected {lowest} to {highest}")
+        shown = int(value) if abs(value) <= INT64_MAX and value == int(value) else value
+        raise wrong_value(field, f"{shown}, expected {lowest} to {highest}")
 
 
 def checked_wait(wait_ms: int, field: str) -> int:

@@ -24,7 +24,7 @@ class LinkCut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkDelay:
     do: Literal["delay"]
-    ms: int
+    ms: float
     from_: int | str | None = None
     to: int | str | None = None
     between: Sequence[int | str] | None = None
@@ -33,7 +33,7 @@ class LinkDelay:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkBandwidth:
     do: Literal["bandwidth"]
-    bytes_per_s: int
+    bytes_per_s: float
     from_: int | str | None = None
     to: int | str | None = None
     between: Sequence[int | str] | None = None
@@ -101,7 +101,7 @@ class DiskFull:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSlow:
     do: Literal["slow_fsync"]
-    ms: int
+    ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +140,18 @@ class DiskTear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiskLose:
+    """What was never synced: at once where the broker does not run, else at its next kill."""
+
+    do: Literal["lose_unsynced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiskHeal:
     do: Literal["heal"]
 
 
-DiskBody: TypeAlias = DiskFull | DiskSlow | DiskFail | DiskStall | DiskCorrupt | DiskTear | DiskHeal
+DiskBody: TypeAlias = DiskFull | DiskSlow | DiskFail | DiskStall | DiskCorrupt | DiskTear | DiskLose | DiskHeal
 
 
 @dataclass(frozen=True, slots=True)

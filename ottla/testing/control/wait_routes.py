@@ -9,6 +9,7 @@ from ottla.testing.control.json_values import json_name
 from ottla.testing.control.problems import wrong_value
 from ottla.testing.control.questions import WaitBody
 from ottla.testing.control.router import ControlCall, Row
+from ottla.testing.control.script_routes import script_document, script_of
 from ottla.testing.control.service import ControlService
 from ottla.testing.faults.faults import Fault
 from ottla.testing.faults.rule_values import nearest
@@ -37,6 +38,7 @@ class WaitKind(NamedTuple):
     make: Callable[[ControlService, WaitBody], Condition]
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    needs_brokers: bool = True
 
 
 def _stable(service: ControlService, body: WaitBody) -> Condition:
@@ -80,6 +82,13 @@ def _hits(service: ControlService, body: WaitBody) -> Condition:
     return FaultHits(service.fault(_text(body.fault)), 1 if body.hits is None else body.hits)
 
 
+def _script(service: ControlService, body: WaitBody) -> Condition:
+    from ottla.testing.step_lists.handles import ScriptDone
+
+    run = script_of(service, _text(body.script))
+    return ScriptDone(service.bed.scripts, run)
+
+
 def _idle(service: ControlService, body: WaitBody) -> Condition:
     bed = service.bed
     return conditions.ClientsIdle(bed.sources, QUIET_MS if body.ms is None else body.ms, bed.waits.look)
@@ -96,6 +105,7 @@ KINDS: Final[Mapping[str, WaitKind]] = {
     "topic-in-sync": WaitKind(_in_sync, ("topic",)),
     "partition-leader": WaitKind(_leader, ("topic", "partition"), ("node",)),
     "fault-hits": WaitKind(_hits, ("fault",), ("hits",)),
+    "script-done": WaitKind(_script, ("script",), needs_brokers=False),
     "idle": WaitKind(_idle, (), ("ms",)),
 }
 ALWAYS: Final = ("for", "within_ms")
@@ -103,7 +113,10 @@ ALWAYS: Final = ("for", "within_ms")
 
 async def _wait(service: ControlService, call: ControlCall) -> WaitMet:
     body: WaitBody = call.body
-    condition = _checked(body).make(service, body)
+    kind = _checked(body)
+    if kind.needs_brokers:
+        service.check_running()
+    condition = kind.make(service, body)
     waited_ms = await service.wait(condition, body.within_ms)
     reader = service.bed.reader
     topic = None if body.topic is None else reader.topic(body.topic)
@@ -113,6 +126,7 @@ async def _wait(service: ControlService, call: ControlCall) -> WaitMet:
         None if body.group is None else GroupDocument.of(reader.group(body.group), reader),
         None if topic is None else TopicDocument.of(topic),
         None if body.fault is None else FaultDocument.of(service.fault(body.fault)),
+        None if body.script is None else script_document(service, script_of(service, body.script)),
     )
 
 
@@ -152,4 +166,4 @@ def _partition(name: str) -> int:
 
 
 _ABOUT: Final = "Wait until something holds; 408 says why it does not."
-WAIT_ROWS: Final = (Row("POST", "/v1/wait", _ABOUT, _wait, WaitBody, WaitMet),)
+WAIT_ROWS: Final = (Row("POST", "/v1/wait", _ABOUT, _wait, WaitBody, WaitMet, needs_brokers=False),)

@@ -77,6 +77,7 @@ async def _test(service: ControlService, call: ControlCall) -> TestEnd:
     unused = scope.unused_faults()
     found = list(map(FindingDocument.of, scope.auditor.findings())) if bed.hosted.parts() else []
     if body.clear_faults:
+        await scope.clear_scripts()
         scope.clear_faults()
     return TestEnd(body.name, leaks, unused, found, leftovers(bed, body.groups))
 

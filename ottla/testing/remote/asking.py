@@ -9,6 +9,8 @@ from ottla.testing.control.client import ask_control
 from ottla.testing.control.documents import About
 from ottla.testing.control.json_values import from_json, to_json
 from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.surroundings.disks import DiskError
+from ottla.testing.surroundings.links import LinkError
 from ottla.testing.waits import DeadlineExceeded, Explanation
 from ottla.testing.worker import NotRunningError
 
@@ -79,6 +81,12 @@ class RemoteControl:
                 raise DeadlineExceeded(late.wanted, lasted_s, _explanation(late)) from None
             return
 
+    def check_node(self, node_id: int) -> None:
+        """Raises NotRunningError for a broker that is none of the cluster's."""
+        if node_id not in self.node_ids:
+            known = ", ".join(map(str, self.node_ids))
+            raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {known}")
+
     def not_served(self, what: str) -> NotServedHere:
         return NotServedHere(f"{what}: not of brokers in another process, which are asked over HTTP (docs/control.md)")
 
@@ -98,6 +106,8 @@ def _error(document: Any) -> Exception:
         return UnknownTopicOrPartition(detail)
     plain: dict[str, type[Exception]] = {
         "wrong-rule": RuleError,
+        "wrong-link": LinkError,
+        "wrong-disk": DiskError,
         "wrong-value": ValueError,
         "wrong-state": NotRunningError,
         "shared": NotServedHere,

@@ -61,7 +61,7 @@ class RemoteKafkaAsync(KafkaAsync):
         return await asyncio.to_thread(self._kafka.audit)
 
     async def script(self, given: "GivenScript") -> "KafkaScript":
-        return self._kafka.script(given)
+        return await asyncio.to_thread(self._kafka.script, given)
 
     @property
     def clock(self) -> BrokerClockAsync:

@@ -1,7 +1,7 @@
 """Groups, brokers, partitions and the clock of brokers in another process, for tests that are coroutines."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,7 @@ class RemoteBrokerAsync(KafkaBrokerAsync):
         await asyncio.to_thread(self._broker.resume)
 
     async def isolate(self) -> None:
-        self._broker.isolate()
+        await asyncio.to_thread(self._broker.isolate)
 
 
 class RemotePartitionAsync(KafkaPartitionAsync):
@@ -152,7 +152,7 @@ class RemoteClockAsync(BrokerClockAsync):
         return await asyncio.to_thread(self._clock.advance, delta, sessions=sessions, every=every)
 
     async def run_next(self, kind: str | None = None, *, sessions: Sessions = SPARE) -> list[Fired]:
-        return self._clock.run_next(kind, sessions=sessions)
+        return await asyncio.to_thread(self._clock.run_next, kind, sessions=sessions)
 
     async def freeze(self, at: datetime | None = None) -> None:
         await asyncio.to_thread(self._clock.freeze, at)
@@ -164,16 +164,22 @@ class RemoteClockAsync(BrokerClockAsync):
         return await asyncio.to_thread(lambda: self._clock.rate)
 
     async def set_rate(self, rate: float, *, sessions: Sessions = SPARE) -> None:
-        self._clock.set_rate(rate, sessions=sessions)
+        await asyncio.to_thread(self._clock.set_rate, rate, sessions=sessions)
 
     async def set(self, when: datetime) -> None:
         await asyncio.to_thread(self._clock.set, when)
 
     async def skew(self, node: int, delta: Delta) -> None:
-        self._clock.skew(node, delta)
+        await asyncio.to_thread(self._clock.skew, node, delta)
 
     async def drift(self, node: int, rate: float) -> None:
-        self._clock.drift(node, rate)
+        await asyncio.to_thread(self._clock.drift, node, rate)
+
+    async def include(self, names: Iterable[str]) -> None:
+        await asyncio.to_thread(self._clock.include, names)
+
+    async def included(self) -> frozenset[str]:
+        return await asyncio.to_thread(lambda: self._clock.included)
 
     async def pending(self) -> list[Pending]:
         return await asyncio.to_thread(self._clock.pending)

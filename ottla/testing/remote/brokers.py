@@ -1,15 +1,16 @@
 """Brokers and partitions in another process."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.control.client import part
 from ottla.testing.control.documents import TopicDocument
 from ottla.testing.faults.faults import Fault
-from ottla.testing.remote.asking import RemoteControl
+from ottla.testing.remote.asking import MS_PER_S, RemoteControl
+from ottla.testing.remote.surroundings import RemoteLinks
 from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
 from ottla.testing.views import PartitionView, SegmentView
-from ottla.testing.worker import NotRunningError
 
 
 class RemoteBrokers(KafkaBrokers[KafkaBroker]):
@@ -17,9 +18,7 @@ class RemoteBrokers(KafkaBrokers[KafkaBroker]):
         self._control = control
 
     def __getitem__(self, node_id: int) -> KafkaBroker:
-        known = self._control.node_ids
-        if node_id not in known:
-            raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {', '.join(map(str, known))}")
+        self._control.check_node(node_id)
         return RemoteBroker(self._control, node_id)
 
     def __iter__(self) -> Iterator[int]:
@@ -45,9 +44,7 @@ class RemoteBroker(KafkaBroker):
         self._do("stop")
 
     def restart(self, *, after: float | None = None) -> None:
-        if after is not None:
-            raise self._control.not_served("restart(after=)")
-        self._do("restart")
+        self._do("restart", {"after_ms": None if after is None else round(after * MS_PER_S)})
 
     def pause(self) -> None:
         self._do("pause")
@@ -56,10 +53,10 @@ class RemoteBroker(KafkaBroker):
         self._do("resume")
 
     def isolate(self) -> None:
-        raise self._control.not_served("links")
+        RemoteLinks(self._control).isolate(self.node_id)
 
-    def _do(self, what: str) -> None:
-        self._control.ask("POST", f"/v1/brokers/{self.node_id}/{what}", {})
+    def _do(self, what: str, body: dict[str, Any] | None = None) -> None:
+        self._control.ask("POST", f"/v1/brokers/{self.node_id}/{what}", body or {})
 
 
 class RemotePartition(KafkaPartition):

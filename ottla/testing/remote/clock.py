@@ -1,13 +1,15 @@
 """Broker time of brokers in another process."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from random import Random
 from typing import Any
 
 from ottla.testing.clock.control import Pending
 from ottla.testing.clock.handles import BrokerClock
+from ottla.testing.clock.included import checked_included
 from ottla.testing.clock.sessions import SPARE, Sessions, checked_sessions
-from ottla.testing.clock.timeline import Delta, moment, parse_forward, parse_moment
+from ottla.testing.clock.timeline import Delta, moment, parse_delta, parse_forward, parse_moment
 from ottla.testing.clock.walk import Fired
 from ottla.testing.control.documents import ClockDocument, FiredList
 from ottla.testing.remote.asking import RemoteControl
@@ -22,18 +24,11 @@ class RemoteClock(BrokerClock):
         return datetime.fromisoformat(self._clock().now)
 
     def advance(self, delta: Delta, *, sessions: Sessions = SPARE, every: bool = False) -> list[Fired]:
-        body: dict[str, Any] = {"by": f"{parse_forward(delta)}ms", "every": every}
-        checked = checked_sessions(sessions)
-        if isinstance(checked, str):
-            body["sessions"] = checked
-        else:
-            body["expired"] = sorted(checked)
-        done: FiredList = self._control.read(FiredList, "POST", "/v1/clock/advance", body)
-        return [Fired(datetime.fromisoformat(x.at), x.node, TimerKind(x.kind), x.what) for x in done.fired]
+        return self._moved("advance", {"by": f"{parse_forward(delta)}ms", "every": every, **_policy(sessions)})
 
     def run_next(self, kind: str | None = None, *, sessions: Sessions = SPARE) -> list[Fired]:
-        del kind, sessions
-        raise self._control.not_served("run_next")
+        wanted = None if kind is None else TimerKind(kind).value
+        return self._moved("next", {"kind": wanted, **_policy(sessions)})
 
     def freeze(self, at: datetime | None = None) -> None:
         self._post("freeze", None if at is None else _text(at))
@@ -50,19 +45,23 @@ class RemoteClock(BrokerClock):
         self.set_rate(rate)
 
     def set_rate(self, rate: float, *, sessions: Sessions = SPARE) -> None:
-        del rate, sessions
-        raise self._control.not_served("the rate of the clock")
+        self._control.ask("POST", "/v1/clock/rate", {"rate": rate, **_policy(sessions)})
 
     def set(self, when: datetime) -> None:
         self._post("set", _text(when))
 
     def skew(self, node: int, delta: Delta) -> None:
-        del node, delta
-        raise self._control.not_served("skew")
+        self._control.ask("POST", "/v1/clock/skew", {"node": node, "by": f"{parse_delta(delta)}ms"})
 
     def drift(self, node: int, rate: float) -> None:
-        del node, rate
-        raise self._control.not_served("drift")
+        self._control.ask("POST", "/v1/clock/drift", {"node": node, "rate": rate})
+
+    def include(self, names: Iterable[str]) -> None:
+        self._control.ask("POST", "/v1/clock/include", {"names": sorted(checked_included(names))})
+
+    @property
+    def included(self) -> frozenset[str]:
+        return frozenset(self._clock().included)
 
     def pending(self) -> list[Pending]:
         return [
@@ -90,8 +89,18 @@ class RemoteClock(BrokerClock):
         shown: ClockDocument = self._control.read(ClockDocument, "GET", "/v1/clock")
         return shown
 
+    def _moved(self, how: str, body: dict[str, Any]) -> list[Fired]:
+        done: FiredList = self._control.read(FiredList, "POST", f"/v1/clock/{how}", body)
+        return [Fired(datetime.fromisoformat(x.at), x.node, TimerKind(x.kind), x.what) for x in done.fired]
+
     def _post(self, what: str, at: str | None) -> None:
         self._control.ask("POST", f"/v1/clock/{what}", {"at": at})
+
+
+def _policy(sessions: Sessions) -> dict[str, Any]:
+    """Raises ValueError."""
+    checked = checked_sessions(sessions)
+    return {"sessions": checked} if isinstance(checked, str) else {"expired": sorted(checked)}
 
 
 def _text(at: datetime) -> str:

@@ -36,10 +36,9 @@ from ottla.testing.remote.asking import RemoteControl
 from ottla.testing.remote.brokers import RemoteBrokers, RemotePartition
 from ottla.testing.remote.clock import RemoteClock
 from ottla.testing.remote.groups import RemoteGroup, group_names
+from ottla.testing.remote.surroundings import RemoteDisk, RemoteLinks
 from ottla.testing.seeds.seed_loader import SeedReport
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
-from ottla.testing.surroundings.disks import BrokerDisk
-from ottla.testing.surroundings.links import Links
 from ottla.testing.topic_handle import KafkaTopic
 from ottla.testing.views import ConnectionView, LogChange, ProducerView, StoredRecord, TopicView, TransactionView
 from ottla.testing.waits import DeadlineExceeded, deadline_factor
@@ -88,12 +87,12 @@ class RemoteKafka(Kafka):
         return RemoteBrokers(self._control)
 
     @property
-    def links(self) -> Links:
-        raise self._control.not_served("links")
+    def links(self) -> RemoteLinks:
+        return RemoteLinks(self._control)
 
-    def disk(self, node_id: int) -> BrokerDisk:
-        del node_id
-        raise self._control.not_served("disks")
+    def disk(self, node_id: int) -> RemoteDisk:
+        self._control.check_node(node_id)
+        return RemoteDisk(self._control, node_id)
 
     def partition(self, topic: str, index: int) -> RemotePartition:
         return RemotePartition(self._control, topic, index)
@@ -112,8 +111,9 @@ class RemoteKafka(Kafka):
         return self._faults
 
     def script(self, given: "GivenScript") -> "KafkaScript":
-        del given
-        raise self._control.not_served("scripts")
+        from ottla.testing.remote.scripts import begun
+
+        return begun(self._control, given)
 
     def audit(self) -> list[AuditFinding]:
         found: AuditDocument = self._control.read(AuditDocument, "GET", "/v1/audit")

@@ -26,6 +26,7 @@ CONCERN_ALL: Final[Mapping[str, str]] = {
     "brokers": "faults of brokers hit all workers that share them (--ottla-shared)",
     "links": "faults of links hit all workers that share the brokers (--ottla-shared)",
     "disks": "faults of disks hit all workers that share the brokers (--ottla-shared)",
+    "scripts": "scripts break the brokers of all workers that share them (--ottla-shared)",
     "wire": "a capture has what all workers send (--ottla-shared)",
     "coverage": "what was used is counted for all workers (--ottla-shared)",
     "partitions": "leaders are moved for all workers that share the brokers (--ottla-shared)",

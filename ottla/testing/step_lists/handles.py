@@ -64,8 +64,4 @@ class KafkaScript:
 
     def cancel(self) -> None:
         """Steps that have not run do not run any more."""
-        self._bed.call(self._cancel)
-
-    def _cancel(self) -> None:
-        self._run.is_cancelled = True
-        self._bed.scripts.drive()
+        self._bed.call(self._bed.scripts.cancel, self._run)

@@ -6,8 +6,10 @@ when the brokers have come to rest. Steps of one moment run in the order of the 
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.coordinator.facts import Fact
 from ottla.testing.clock.timeline import describe_ms, moment
@@ -20,12 +22,27 @@ if TYPE_CHECKING:
     from ottla.testing.waits import Waits
 
 
+RUNS_KEPT: Final = 1000
+"""Of one script: those of steps with `every` may be any number."""
+
+
 class ScriptedBrokers(ActedOn, Protocol):
     """A testbed, as scripts see it."""
 
     histories: "GroupHistories"
     steps: FaultSteps
     waits: "Waits"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """One run of a step, with both times, in milliseconds since the epoch."""
+
+    step: str
+    transport_ms: int
+    broker_ms: int
+    error: str | None
+    """None: it was done."""
 
 
 class StepState:
@@ -45,9 +62,13 @@ class StepState:
 class ScriptRun:
     """One script, from the moment on at which it is made."""
 
-    def __init__(self, steps: Sequence[Step], now_ms: int, wall_ahead_ms: int) -> None:
+    def __init__(self, script_id: str, steps: Sequence[Step], now_ms: int, wall_ahead_ms: int) -> None:
         """Raises ScriptError."""
+        self.id = script_id
         self.begin_ms = now_ms
+        self.log: deque[StepRun] = deque(maxlen=RUNS_KEPT)
+        """What has run, the oldest first."""
+        self.listeners: list[Callable[[StepRun], None]] = []
         self.is_cancelled = False
         self.states = [StepState(step, self._first_ms(step, now_ms, wall_ahead_ms)) for step in steps]
 
@@ -59,6 +80,11 @@ class ScriptRun:
             return step.wall_ms - wall_ahead_ms
         delta_ms = step.every_ms if step.after_ms is None else step.after_ms
         return None if delta_ms is None else now_ms + delta_ms
+
+    def note(self, ran: StepRun) -> None:
+        self.log.append(ran)
+        for listener in self.listeners:
+            listener(ran)
 
     @property
     def is_done(self) -> bool:
@@ -93,20 +119,34 @@ class Scripts:
         self._bed = bed
         self._timeline = bed.clock.timeline
         self._runs: list[ScriptRun] = []
+        self._count = 0
+        """Of scripts that have begun."""
         self._alarm: asyncio.TimerHandle | None = None
         self._waking: asyncio.Task[None] | None = None
         bed.clock.follow(self)
 
     def begin(self, steps: Sequence[Step]) -> ScriptRun:
         """Steps for now have run when the caller awaits `run_due` of the clock. Raises ScriptError."""
-        run = ScriptRun(steps, self._timeline.now_ms(), self._timeline.wall_ahead_ms)
+        script_id = f"script-{self._count + 1}"
+        run = ScriptRun(script_id, steps, self._timeline.now_ms(), self._timeline.wall_ahead_ms)
         check_rules(steps, self._hits())
+        self._count += 1
         if not self._runs:
             self._bed.histories.listeners.append(self._hear)
             self._bed.waits.watch(self._look)
         self._runs.append(run)
         self.drive()
         return run
+
+    @property
+    def runs(self) -> Sequence[ScriptRun]:
+        """Since the last `clear`, in the order of their begins."""
+        return self._runs
+
+    def cancel(self, run: ScriptRun) -> None:
+        """Steps that have not run do not run any more."""
+        run.is_cancelled = True
+        self.drive()
 
     def unused(self) -> list[str]:
         hits, now_ms = self._hits(), self._timeline.now_ms()
@@ -139,14 +179,17 @@ class Scripts:
         due_ms, _, index, run = min(self._timed(), key=lambda each: each[:3])
         state = run.states[index]
         self._bed.steps.note(f"script: {state.step}")
+        began_ms = self._timeline.machine.wall_ms(), self._timeline.wall_ms()
         state.runs += 1
+        error: str | None = None
         if state.step.every_ms is not None:
             state.due_ms = due_ms + state.step.every_ms
         try:
             await run_action(self._bed, state.step.do, state.step.given)
-        except Exception as error:
-            state.error = f"{type(error).__name__}: {error}"
-            self._bed.steps.note(f"script: step {state.step.id!r} failed: {state.error}")
+        except Exception as failure:
+            state.error = error = f"{type(failure).__name__}: {failure}"
+            self._bed.steps.note(f"script: step {state.step.id!r} failed: {error}")
+        run.note(StepRun(state.step.id, *began_ms, error))
         follower = run.states[index + 1] if index + 1 < len(run.states) else None
         if follower is not None and follower.due_ms is None and follower.step.cause is None:
             follower.due_ms = self._timeline.now_ms()

@@ -84,6 +84,8 @@ class Step:
     do: str
     given: Any
     """What is done, and with what."""
+    source: Mapping[str, Any]
+    """All of it, as the script has it."""
     after_ms: int | None = None
     """Since the begin of the script."""
     wall_ms: int | None = None
@@ -159,7 +161,7 @@ def _parse_step(given: Mapping[str, Any], number: int) -> Step:
         if times is not None and "every" not in given:
             raise ScriptError("times: it is of steps with every; another one runs once")
         when = _parse_when(given, number, times)
-        return Step(id=name, do=do, given=what, is_optional=given.get("optional", False), **when)
+        return Step(id=name, do=do, given=what, source=given, is_optional=given.get("optional", False), **when)
     except (ScriptError, SeedError, MomentError, RuleError) as error:
         raise ScriptError(f"step {name!r}: {error}") from None
 

@@ -86,8 +86,7 @@ class BrokerDisk:
     def fail(self, operation: str, *, match: str = "*", times: int | None = 1) -> None:
         """The next `times` operations fail with EIO, or all of them (None): `fsync`, `write` or `read`, of files whose
         path in the data directory is like `match` (`orders-0/*`). Raises DiskError."""
-        if operation not in OPERATIONS:
-            raise DiskError(f"{operation!r}: expected one of {', '.join(OPERATIONS)}")
+        check_operation(operation)
         failure = DiskFailure(operation, match, times)
         often = "always" if times is None else f"{times} times"
         self._change(f"fail {operation} of {match}, {often}", lambda: self._state.failures.append(failure))
@@ -187,6 +186,12 @@ class BrokerDisk:
         """`damaged`: partitions whose logs are not what their broker has written."""
         damage = LogDamage(f"{what.split()[0]} on broker {self._node_id}", frozenset(damaged))
         self._steps.note(f"disk {self._node_id}: {what}", damage if damage.partitions else None)
+
+
+def check_operation(operation: str) -> None:
+    """Raises DiskError."""
+    if operation not in OPERATIONS:
+        raise DiskError(f"{operation!r}: expected one of {', '.join(OPERATIONS)}")
 
 
 def lose_unsynced(disk: DiskState, node_id: int, steps: FaultSteps) -> None:

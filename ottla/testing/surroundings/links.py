@@ -47,8 +47,7 @@ class Links:
 
     def bandwidth(self, one: Place, other: Place | None = None, *, to: Place | None = None, bytes_per_s: float) -> None:
         """What is sent arrives no faster. Not of links to the store."""
-        if bytes_per_s <= 0:
-            raise LinkError(f"bytes_per_s={bytes_per_s!r}: expected more than 0; cut() lets nothing through")
+        check_bandwidth(bytes_per_s)
 
         def change(way: LinkState) -> None:
             way.bytes_per_s = bytes_per_s
@@ -72,8 +71,7 @@ class Links:
 
     def heal(self, *places: Place) -> None:
         """All links; those of one broker; or the link between two."""
-        if len(places) > MOST_ENDS:
-            raise LinkError(f"heal{places}: a link has two ends")
+        check_ends(places)
 
         def heal() -> None:
             for place in places:
@@ -102,8 +100,7 @@ class Links:
     def _change(
         self, one: Place, other: Place | None, to: Place | None, what: str, change: Callable[[LinkState], None]
     ) -> None:
-        if (other is None) == (to is None):
-            raise LinkError(f"{what}: expected ({one}, OTHER) for both ways, or ({one}, to=OTHER) for one")
+        check_way(what, one, other, to)
 
         def alter() -> None:
             pairs = [(one, to)] if to is not None else [(one, other), (other, one)]
@@ -136,3 +133,21 @@ class Links:
 
 
 MOST_ENDS: Final = 2
+
+
+def check_way(what: str, one: Place, other: Place | None, to: Place | None) -> None:
+    """Raises LinkError."""
+    if (other is None) == (to is None):
+        raise LinkError(f"{what}: expected ({one}, OTHER) for both ways, or ({one}, to=OTHER) for one")
+
+
+def check_ends(places: Sequence[Place]) -> None:
+    """Raises LinkError."""
+    if len(places) > MOST_ENDS:
+        raise LinkError(f"heal{tuple(places)}: a link has two ends")
+
+
+def check_bandwidth(bytes_per_s: float) -> None:
+    """Raises LinkError."""
+    if bytes_per_s <= 0:
+        raise LinkError(f"bytes_per_s={bytes_per_s!r}: expected more than 0; cut() lets nothing through")

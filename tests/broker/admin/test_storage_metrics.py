@@ -40,6 +40,7 @@ class World:
         self.runtime: Any = SimpleNamespace(
             clock=clock,
             broker_clock=clock,
+            lag_clock=clock,
             config=ServerConfig(),
             wheel=wheel,
             schedule=lambda wait_ms, action, kind: wheel.schedule(self.now_ns // MS + wait_ms, action, kind),

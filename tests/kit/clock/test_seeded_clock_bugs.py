@@ -10,7 +10,7 @@ from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.replicas import appends
 from ottla.testing import DeadlineExceeded
 from ottla.testing.clock import sessions
-from ottla.testing.clock.control import BrokerTimes
+from ottla.testing.clock.broker_times import BrokerTimes
 from ottla.testing.clock.walk import Walk
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed

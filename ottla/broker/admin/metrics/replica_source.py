@@ -187,7 +187,7 @@ class ReplicaSource:
 
     def _follower_lag_seconds(self) -> Iterator[Sample | None]:
         """Since it has last been at the leader's end; unknown of one that has not been there in this term."""
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._runtime.lag_clock.now_ms()
         for behind in self._followers_behind():
             if behind is None:
                 yield None
