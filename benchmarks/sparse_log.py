@@ -11,7 +11,7 @@ from ottla.storage.leader_epoch_cache import EpochEntry, build_epochs
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_state import ProducerStateManager
-from ottla.storage.recovery import LogHistory, open_log
+from ottla.storage.recovery import LogHistory, find_log
 
 NOW_MS = 1_700_000_000_000
 BATCH_BYTES = 100
@@ -46,13 +46,6 @@ def sparse_log(directory: Path, size: int) -> Log:
     )
     (directory / f"{count:020}.snapshot").write_bytes(ProducerStateManager().snapshot_bytes())
     (directory / checkpoints.LEADER_EPOCHS).write_bytes(build_epochs([EpochEntry(0, 0)]))
-    return open_log(
-        OsFileSystem(),
-        directory,
-        topic="t",
-        partition=0,
-        config=LogConfig(),
-        history=LogHistory(was_closed_cleanly=True),
-        now_wall_ms=NOW_MS,
-        notices=lambda _: None,
-    )
+    files, config, history = OsFileSystem(), LogConfig(), LogHistory(was_closed_cleanly=True)
+    found = find_log(files, directory, config=config, history=history, notices=lambda _: None)
+    return found.log(files, directory, "t", 0, config, NOW_MS)

@@ -295,7 +295,8 @@ class _Cleaner:
                     self._append(batch.header, kept)
         self._write()
         self._target.write_indexes()
-        self._target.sync()
+        self._target.file.fsync()
+        self._target.sync_indexes()
         self._target.is_flushed = True
 
     def _kept(self, batch: ScannedBatch) -> Buffer | None:

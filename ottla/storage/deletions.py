@@ -36,7 +36,7 @@ class DueDeletions:
             self._files.remove(path)
             return
         for name in self._files.list_directory(path):
-            self._files.remove(path / name)
+            self._files.remove(f"{path}/{name}")
         self._files.remove_directory(path)
 
 

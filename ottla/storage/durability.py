@@ -297,14 +297,11 @@ def mark_failed_sync(files: FileSystem, directory: Path) -> None:
 
 
 def write_again(files: FileSystem, directory: Path, paths: Iterable[Path]) -> None:
-    """Where the log is marked, put a synced copy in the place of each file. Raises OSError; the mark is there then."""
-    mark = directory / FAILED_SYNC
-    if not files.exists(mark):
-        return
+    """Of a log that is marked: put a synced copy in the place of each file. Raises OSError; the mark is there then."""
     for path in paths:
         _copy_in_place(files, path)
     files.sync_directory(directory)
-    files.remove(mark)
+    files.remove(directory / FAILED_SYNC)
 
 
 def _copy_in_place(files: FileSystem, path: Path) -> None:

@@ -17,6 +17,8 @@ from typing import Protocol, TypeAlias
 from ottla.protocol.errors import KafkaStorageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+AnyPath: TypeAlias = str | Path
+"""Text where many are made, as for each log that is opened: a Path costs as much as a call of the kernel."""
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 """How many buffers the kernel takes in one writev."""
@@ -65,13 +67,13 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Where logs live. Paths are absolute or relative to the process, as the caller likes."""
 
-    def open(self, path: Path) -> File:
+    def open(self, path: AnyPath) -> File:
         """The file at `path`, created empty if it is not there."""
         ...
 
-    def exists(self, path: Path) -> bool: ...
+    def exists(self, path: AnyPath) -> bool: ...
 
-    def size(self, path: Path) -> int:
+    def size(self, path: AnyPath) -> int:
         """Raises FileNotFoundError."""
         ...
 
@@ -79,7 +81,7 @@ class FileSystem(Protocol):
         """When the file was last written, in milliseconds of the wall clock. Raises FileNotFoundError."""
         ...
 
-    def read_bytes(self, path: Path) -> bytes:
+    def read_bytes(self, path: AnyPath) -> bytes:
         """Raises FileNotFoundError."""
         ...
 
@@ -93,11 +95,11 @@ class FileSystem(Protocol):
         """Make the directory and its parents; one that is there is fine."""
         ...
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: AnyPath, target: AnyPath) -> None:
         """Give the file or directory another name, replacing a file of that name."""
         ...
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: AnyPath) -> None:
         """Remove the file; one that is gone is fine."""
         ...
 
@@ -114,12 +116,12 @@ class FileSystem(Protocol):
         ...
 
 
-def write_atomically(files: FileSystem, path: Path, content: bytes, *, sync: bool = True) -> None:
+def write_atomically(files: FileSystem, path: AnyPath, content: bytes, *, sync: bool = True) -> None:
     """Replace the file at `path` so that a crash leaves the old content or the new, never a mixture.
 
     With `sync` the new content also survives a power failure from here on; without it, either content may come back.
     """
-    aside = path.with_name(path.name + ".tmp")
+    aside = f"{path}.tmp"
     files.remove(aside)
     file = files.open(aside)
     try:
@@ -130,10 +132,10 @@ def write_atomically(files: FileSystem, path: Path, content: bytes, *, sync: boo
         file.close()
     files.rename(aside, path)
     if sync:
-        files.sync_directory(path.parent)
+        files.sync_directory(Path(path).parent)
 
 
-def write_file(files: FileSystem, path: Path, content: bytes) -> None:
+def write_file(files: FileSystem, path: AnyPath, content: bytes) -> None:
     """Write a file that is made again after a crash anyway: neither atomic nor synced."""
     file = files.open(path)
     try:
@@ -230,7 +232,7 @@ def _rest_of(descriptor: int) -> bytes:
         return file.read()
 
 
-def open_descriptor(path: Path) -> int:
+def open_descriptor(path: AnyPath) -> int:
     """Of the file at `path`, created empty if it is not there: to read anywhere, and to write at the end."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
@@ -250,19 +252,19 @@ class OsLock:
 class OsFileSystem:
     """The operating system's files. New ones are their owner's alone; those that are there keep their modes."""
 
-    def open(self, path: Path) -> OsFile:
+    def open(self, path: AnyPath) -> OsFile:
         return OsFile(open_descriptor(path))
 
-    def exists(self, path: Path) -> bool:
-        return path.exists()
+    def exists(self, path: AnyPath) -> bool:
+        return os.path.exists(path)  # noqa: PTH110 - a Path would be made of text
 
-    def size(self, path: Path) -> int:
-        return path.stat().st_size
+    def size(self, path: AnyPath) -> int:
+        return os.stat(path).st_size  # noqa: PTH116 - as above
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
 
-    def read_bytes(self, path: Path) -> bytes:
+    def read_bytes(self, path: AnyPath) -> bytes:
         # Of small files, several for each log that is opened: the layers of Python's own files take longer than both.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -283,11 +285,12 @@ class OsFileSystem:
     def make_directory(self, path: Path) -> None:
         path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
 
-    def rename(self, source: Path, target: Path) -> None:
-        source.replace(target)
+    def rename(self, source: AnyPath, target: AnyPath) -> None:
+        os.replace(source, target)  # noqa: PTH105 - as above
 
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+    def remove(self, path: AnyPath) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - as above
 
     def remove_directory(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -336,6 +339,6 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def storage_error(action: str, path: Path | str, error: OSError) -> KafkaStorageError:
+def storage_error(action: str, path: AnyPath, error: OSError) -> KafkaStorageError:
     """`storage_error("append to", path, error)`: the failure as clients get it and as the log says it."""
     return KafkaStorageError(f"could not {action} {path}: {reason_of(error)}")

@@ -81,6 +81,11 @@ class OffsetIndex:
         index._entries = from_big_endian("Q", content[: entries * OFFSET_ENTRY_SIZE])
         return index if index._is_sane(log_size) else None
 
+    def copy(self) -> "OffsetIndex":
+        copied = OffsetIndex()
+        copied._entries = self._entries[:]
+        return copied
+
     def _is_sane(self, log_size: int) -> bool:
         entries = self._entries
         if not entries:
@@ -173,6 +178,11 @@ class TimeIndex:
         index._timestamps.frombytes(halves.tobytes())
         index._offsets.frombytes(words[2::3].tobytes())
         return index if _rises(index._timestamps) and _never_falls(index._offsets) else None
+
+    def copy(self) -> "TimeIndex":
+        copied = TimeIndex()
+        copied._timestamps, copied._offsets = self._timestamps[:], self._offsets[:]
+        return copied
 
 
 def _rises(column: Sequence[int]) -> bool:

@@ -111,7 +111,7 @@ class LeaderEpochCheckpointFile:
     def __init__(self, files: FileSystem, directory: Path, stored: Sequence[EpochEntry]) -> None:
         """`stored` is what the file says."""
         self._files = files
-        self._path = directory / checkpoints.LEADER_EPOCHS
+        self._path = f"{directory}/{checkpoints.LEADER_EPOCHS}"
         self._latest = list(stored)
         # Writes are numbered as they are begun; several may be under way, and the latest is to remain.
         self._begun: int = 0

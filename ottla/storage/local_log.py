@@ -89,7 +89,7 @@ class Gaps:
         """Below this offset, others may be missing. Above it, none is."""
         self.is_marked = is_marked
         """Whether the file is there."""
-        self._path = directory / NO_GAPS
+        self._directory = directory
         self._files = files
 
     def note(self, until: int) -> bool:
@@ -98,8 +98,8 @@ class Gaps:
         Raises OSError; nothing is noted then."""
         was_marked = self.is_marked
         if was_marked:
-            begin_list(self._files, self._path.parent)
-            self._files.remove(self._path)
+            begin_list(self._files, self._directory)
+            self._files.remove(self._directory / NO_GAPS)
             self.is_marked = False
         self.until = max(self.until, until)
         return was_marked
@@ -110,7 +110,7 @@ class Gaps:
 
 def mark_without_gaps(files: FileSystem, directory: Path) -> None:
     """For a log that is being made. Raises OSError."""
-    files.open(directory / NO_GAPS).close()
+    files.open(f"{directory}/{NO_GAPS}").close()
 
 
 def _nothing() -> None:

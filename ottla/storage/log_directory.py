@@ -14,19 +14,20 @@ stopped cleanly, removes that mark, and loads every log. Only `close(clean=True)
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.deletions import DueDeletions
-from ottla.storage.files import FileSystem, Lock, OsFileSystem, reason_of, storage_error, write_atomically
+from ottla.storage.files import FileSystem, Lock, OsFileSystem, reason_of, storage_error, write_atomically, write_file
+from ottla.storage.found_log import FoundLog
 from ottla.storage.local_log import mark_without_gaps
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_start_file import LogStartCheckpoint, LogStartFile
 from ottla.storage.meta_properties import DataDirectoryError, MetaProperties, claim
-from ottla.storage.recovery import LogHistory, Notices, RecoveryProgress, open_log
+from ottla.storage.recovery import LogHistory, Notices, RecoveryProgress, find_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
@@ -36,8 +37,21 @@ FILE_NAME_BYTES_MAX = 255
 ConfigOf = Callable[[str], LogConfig]
 """The settings of a topic."""
 
-Fill = Callable[[Path], LogHistory]
-"""Puts the files of a log into its directory, and gives the log's history. Raises OSError."""
+
+class LogFill(Protocol):
+    """Files of another log, for new ones."""
+
+    @property
+    def known(self) -> FoundLog | None:
+        """What is in them, once it was found."""
+        ...
+
+    @known.setter
+    def known(self, found: FoundLog) -> None: ...
+
+    def put(self, directory: Path) -> LogHistory:
+        """Into the directory of a log. Gives the history of the log. Raises OSError."""
+        ...
 
 
 class Checkpoint(NamedTuple):
@@ -97,7 +111,7 @@ class LogDirectory:
         self._removed: list[tuple[int, Path]] = []
         self._removed_count = 0
         self._log_starts = LogStartFile(files, path / checkpoints.LOG_START_OFFSETS)
-        self.fills: dict[TopicPartition, Fill] = {}
+        self.fills: dict[TopicPartition, LogFill] = {}
         """Of logs that are to be created next with the files of a copy, and not empty."""
 
     @classmethod
@@ -154,7 +168,7 @@ class LogDirectory:
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_wall_ms: int) -> Log:
         """A new log: empty, or with what `fills` has for it. Raises KafkaStorageError."""
         assert (topic, partition) not in self._logs, f"{topic}-{partition} is there already"
-        directory = self.path / f"{topic}-{partition}"
+        directory = Path(f"{self.path}/{topic}-{partition}")
         if self._log_starts.may_have_line_of((topic, partition)):
             # Of a log that was deleted. After a crash it would cut off records of this one.
             self.log_start_checkpoint().write()
@@ -163,20 +177,28 @@ class LogDirectory:
                 # Of a log that was deleted, or that could not be created. None of its records may come into this one.
                 self._put_aside(directory, now_wall_ms + config.file_delete_delay_ms)
             self._files.make_directory(directory)
-            history = self.fills.pop((topic, partition), self._begin_empty)(directory)
+            found = self._begin(directory, self.fills.pop((topic, partition), None), config, topic_id)
             metadata = checkpoints.build_partition_metadata(topic_id)
-            # Synced with the first flush: should it be lost before, the cluster's metadata knows the id, and
-            # `assign_topic_id` writes it again.
-            write_atomically(self._files, directory / checkpoints.PARTITION_METADATA, metadata, sync=False)
-            log = self._open_log(directory, topic, partition, config, history, now_wall_ms)
+            # Synced with the first flush: should it be lost before, or a part of it, the cluster's metadata knows the
+            # id, and `assign_topic_id` writes it again.
+            write_file(self._files, f"{directory}/{checkpoints.PARTITION_METADATA}", metadata)
+            log = found.log(self._files, directory, topic, partition, config, now_wall_ms)
         except OSError as error:
             raise storage_error("create", directory, error) from error
         self._logs[topic, partition] = log
         return log
 
-    def _begin_empty(self, directory: Path) -> LogHistory:
-        mark_without_gaps(self._files, directory)
-        return LogHistory()
+    def _begin(self, directory: Path, fill: LogFill | None, config: LogConfig, topic_id: bytes) -> FoundLog:
+        if fill is None:
+            mark_without_gaps(self._files, directory)
+            return self._find_log(directory, config, LogHistory(), topic_id)
+        history = fill.put(directory)
+        if fill.known is not None:
+            return fill.known.in_directory(self._files, directory, topic_id)
+        found = self._find_log(directory, config, history, topic_id)
+        if found.was_closed:
+            fill.known = found.in_directory(self._files, directory, topic_id)
+        return found
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Give a log that carries no topic id the one it has in the cluster's metadata."""
@@ -205,7 +227,7 @@ class LogDirectory:
         self._removed_count += 1
         ending = f".{self._removed_count}{DELETE_SUFFIX}"
         stem = directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
-        target = self.path / (stem + ending)
+        target = Path(f"{self.path}/{stem}{ending}")
         self._files.rename(directory, target)
         self._not_renamed.pop(directory, None)
         self._removed.append((due_ms, target))
@@ -335,7 +357,9 @@ class LogDirectory:
                 self._notices(f"{path} is no log of a partition and is left alone")
                 continue
             history = histories(key)
-            self._logs[key] = self._open_log(path, *key, self._config_of(key[0]), history, now_wall_ms)
+            config = self._config_of(key[0])
+            found = self._find_log(path, config, history)
+            self._logs[key] = found.log(self._files, path, *key, config, now_wall_ms)
             self._progress.logs_opened += 1
         self._lower_recovery_points(recovery_points)
 
@@ -352,20 +376,16 @@ class LogDirectory:
             checkpoint = self.recovery_point_checkpoint()
             write_atomically(self._files, checkpoint.path, checkpoint.content)
 
-    def _open_log(
-        self, path: Path, topic: str, partition: int, config: LogConfig, history: LogHistory, now_wall_ms: int
-    ) -> Log:
-        return open_log(
+    def _find_log(self, path: Path, config: LogConfig, history: LogHistory, topic_id: bytes | None = None) -> FoundLog:
+        return find_log(
             self._files,
             path,
-            topic=topic,
-            partition=partition,
             config=config,
             history=history,
-            now_wall_ms=now_wall_ms,
             notices=self._notices,
             when_lost=self._lose_records,
             progress=self._progress,
+            topic_id=topic_id,
         )
 
     def _lose_records(self) -> None:

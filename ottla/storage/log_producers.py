@@ -20,6 +20,7 @@ from ottla.storage.producer_table import ProducerTable
 
 SNAPSHOT_IN_PLACE_MAX = 2048
 """Up to so many producers, writing their snapshot takes a millisecond or two."""
+_NO_PRODUCERS = ProducerTable()
 
 
 def rebuild_producers(
@@ -30,11 +31,11 @@ def rebuild_producers(
     now_wall_ms: int,
     index_from: int | None = None,
 ) -> None:
-    """The producers as of `end_offset`: from the newest good snapshot, then from the batches after it.
+    """The producers as of `end_offset`, for `producers`, which knows none yet: from the newest good snapshot, then from
+    the batches after it.
 
     With `index_from`, the base offset of a segment, the transaction indexes of it and of those after it are made on
     the way, in memory."""
-    producers.clear()
     start = segments[0].base_offset
     for offset in snapshots.newest_first(at_most=end_offset if index_from is None else index_from):
         try:
@@ -67,7 +68,7 @@ class LogProducers:
         """When a batch was last appended."""
         self._local = local
         # Before the truncation, until they are read again.
-        self._known_before = ProducerTable()
+        self._known_before = _NO_PRODUCERS
         self.configure()
 
     def configure(self) -> None:
@@ -87,7 +88,7 @@ class LogProducers:
             lambda: rebuild_producers(producers, self.snapshots, local.segments, local.log_end_offset, self.seen_ms),
         )
         producers.add_batches_before(self._known_before)
-        self._known_before = ProducerTable()
+        self._known_before = _NO_PRODUCERS
         return producers
 
     def _new_manager(self) -> ProducerStateManager:
@@ -111,7 +112,7 @@ class LogProducers:
     def clear(self) -> None:
         """The log is empty."""
         self.snapshots.forget_late()
-        self._known_before = ProducerTable()
+        self._known_before = _NO_PRODUCERS
         self.manager = self._new_manager()
 
     def write_snapshot(self, offset: int) -> None:
@@ -179,7 +180,7 @@ class LogProducers:
         )
         if restore.is_complete and as_before and not self.has_loaded:
             self.manager = restore.producers
-            self._known_before = ProducerTable()
+            self._known_before = _NO_PRODUCERS
 
 
 class _Piece(NamedTuple):

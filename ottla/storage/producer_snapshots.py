@@ -67,7 +67,7 @@ class ProducerSnapshots:
         return offset in self._offsets
 
     def read(self, offset: int) -> bytes:
-        return self._files.read_bytes(self.path(offset))
+        return self._files.read_bytes(f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}")
 
     def write(self, offset: int, content: bytes) -> None:
         """Not synced: losing it costs a longer scan."""

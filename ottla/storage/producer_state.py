@@ -254,13 +254,13 @@ class ProducerStateManager:
 
     def clear(self) -> None:
         """Forget everything: the log has been emptied, or is about to be replayed."""
-        self._replace_table(ProducerTable())
+        self._begin_with(ProducerTable())
+
+    def _begin_with(self, table: ProducerTable) -> None:
+        self._table, self._recent = table, table.recent
         self._unconfirmed.clear()
         self._guards.clear()
         self._transactions, self._confirmed_transactions = Transactions(), None
-
-    def _replace_table(self, table: ProducerTable) -> None:
-        self._table, self._recent = table, table.recent
 
     def add_batches_before(self, earlier: ProducerTable) -> None:
         """After `load` and `replay`: a snapshot has one batch of each producer, and what was known of this log before
@@ -283,8 +283,7 @@ class ProducerStateManager:
         Each producer counts as seen now: how long it has been silent stands in no file.
         """
         entries = decode_snapshot(snapshot)
-        self.clear()
-        self._replace_table(ProducerTable.of_entries(entries, now_wall_ms))
+        self._begin_with(ProducerTable.of_entries(entries, now_wall_ms))
         for first_offset, producer_id in sorted(open_transactions(entries)):
             self._transactions.begin(producer_id, first_offset)
 

@@ -4,7 +4,7 @@ After a clean shutdown the files are believed. After anything else, every batch 
 checked, because the operating system may have written any part of them: at the first byte that is not a whole, sound
 batch the log ends, and what follows, later segments included, is removed. Offsets must rise; one may be missing only
 from a log that may have gaps (`Gaps`), and between segments only where compaction has listed it (`compacted_ranges`).
-Indexes, producer state and leader epochs of that stretch are rebuilt from the batches. Before that,
+Indexes, producer state and leader epochs of that stretch are rebuilt from the batches (`found_log`). Before that,
 `finish_interrupted_work` sees to the files that a crash left half-way.
 
 What is cut off may have been acknowledged, so `when_lost` is called first: this replica must not be taken for one that
@@ -21,19 +21,17 @@ from ottla.protocol.records.batch import crc_is_valid
 from ottla.storage import checkpoints
 from ottla.storage.batch_scan import BatchFault, BatchOrder, InvalidBatchError, ScannedBatch, scan, successive
 from ottla.storage.compacted_ranges import CompactedRange, read_ranges
-from ottla.storage.durability import write_again
+from ottla.storage.durability import FAILED_SYNC, write_again
 from ottla.storage.files import FileSystem, write_atomically
+from ottla.storage.found_log import FoundLog
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
-from ottla.storage.local_log import NO_GAPS, Gaps, Segments, mark_without_gaps
-from ottla.storage.log import LoadedLog, Log
+from ottla.storage.local_log import NO_GAPS, mark_without_gaps
 from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
-from ottla.storage.log_producers import SNAPSHOT_IN_PLACE_MAX, rebuild_producers
-from ottla.storage.producer_snapshots import ProducerSnapshots
-from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     Segment,
     file_name,
 )
@@ -63,34 +61,33 @@ class LogHistory(NamedTuple):
     cleaned_until: int = 0
 
 
-def open_log(
+def find_log(
     files: FileSystem,
     directory: Path,
     *,
-    topic: str,
-    partition: int,
     config: LogConfig,
     history: LogHistory,
-    now_wall_ms: int,
     notices: Notices,
     when_lost: Callable[[], None] = lambda: None,
     progress: RecoveryProgress | None = None,
-) -> Log:
+    topic_id: bytes | None = None,
+) -> FoundLog:
     """The log in `directory`, recovered. Raises OSError. `notices` is called with everything that was found amiss.
 
-    `when_lost` is called before records are cut off that may have been acknowledged. `progress` counts on."""
+    `when_lost` is called before records are cut off that may have been acknowledged. `progress` counts on. `topic_id`
+    is what the directory says of it, where that is known."""
+    names = finish_interrupted_work(files, directory, notices)
     return _Opening(
         files,
         directory,
-        topic,
-        partition,
         config,
         history,
-        now_wall_ms,
         notices,
         when_lost,
-        has_gaps=not files.exists(directory / NO_GAPS),
-        compacted=read_ranges(files, directory),
+        topic_id,
+        names=names,
+        has_gaps=NO_GAPS not in names,
+        compacted=read_ranges(files, directory) if checkpoints.COMPACTED_RANGES in names else None,
         progress=progress or RecoveryProgress(),
         marked=[],
         gaps=[],
@@ -100,13 +97,13 @@ def open_log(
 class _Opening(NamedTuple):
     files: FileSystem
     directory: Path
-    topic: str
-    partition: int
     config: LogConfig
     history: LogHistory
-    now_wall_ms: int
     notices: Notices
     when_lost: Callable[[], None]
+    topic_id: bytes | None
+    names: list[str]
+    """In the directory at first. What is not there need not be looked for."""
     has_gaps: bool
     """Whether offsets may be missing."""
     compacted: list[CompactedRange] | None
@@ -117,16 +114,16 @@ class _Opening(NamedTuple):
     gaps: list[int]
     """Where offsets were missing in recovered segments."""
 
-    def run(self) -> Log:
-        names = finish_interrupted_work(self.files, self.directory, self.notices)
-        bases = bases_of(names, LOG_SUFFIX)
-        self._remove_orphans(names, set(bases))
+    def run(self) -> FoundLog:
+        bases = bases_of(self.names, LOG_SUFFIX)
+        self._remove_orphans(set(bases))
         loaded = [self._load_segment(base) for base in self._without_deleted(bases)]
         in_file: Sequence[EpochEntry] = self._read_epochs()
         epochs, stored_epochs = LeaderEpochCache(in_file), LeaderEpochCache(in_file)
         in_file = stored_epochs.entries
         first_suspect = self._first_suspect(loaded, epochs)
-        write_again(self.files, self.directory, [segment.path(LOG_SUFFIX) for segment in loaded[first_suspect:]])
+        if FAILED_SYNC in self.names:
+            write_again(self.files, self.directory, [segment.path(LOG_SUFFIX) for segment in loaded[first_suspect:]])
         order: BatchOrder[Segment] = BatchOrder(stored_epochs, may_have_gaps=self.has_gaps)
         loaded, log_end_offset = self._find_end(loaded, first_suspect, epochs, order)
         log_start_offset = max(self.history.log_start_offset, loaded[0].base_offset if loaded else 0)
@@ -143,11 +140,24 @@ class _Opening(NamedTuple):
             content = build_epochs(epochs.entries)
             write_atomically(self.files, self.directory / checkpoints.LEADER_EPOCHS, content)
             in_file = epochs.entries
-        opening = self
+        has_gaps = self.has_gaps
         if self._has_lost_its_mark(loaded):
             mark_without_gaps(self.files, self.directory)
-            opening = self._replace(has_gaps=False)
-        return opening._build(Segments(loaded), epochs, in_file, log_start_offset, log_end_offset, recovery_point)
+            has_gaps = False
+        return FoundLog(
+            segments=loaded,
+            epochs=epochs,
+            stored_epochs=in_file,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            high_watermark=min(max(self.history.high_watermark, log_start_offset), log_end_offset),
+            cleaned_until=min(self.history.cleaned_until, log_end_offset),
+            has_gaps=has_gaps,
+            snapshots=bases_of(self.names, SNAPSHOT_SUFFIX),
+            marked=self.marked,
+            topic_id=self.topic_id or self._read_topic_id(),
+        )
 
     def _has_lost_its_mark(self, loaded: list[Segment]) -> bool:
         """Whether this is a log without gaps that does not say so: a loss of power took the name of `NO_GAPS` and left
@@ -155,9 +165,9 @@ class _Opening(NamedTuple):
         is_believed = self.has_gaps and self.compacted is None and not self.history.was_closed_cleanly
         return is_believed and len(loaded) == 1 and not self.gaps
 
-    def _remove_orphans(self, names: list[str], bases: set[int]) -> None:
+    def _remove_orphans(self, bases: set[int]) -> None:
         for suffix in SEGMENT_SUFFIXES[1:]:
-            for base in bases_of(names, suffix):
+            for base in bases_of(self.names, suffix):
                 if base not in bases:
                     self.files.remove(self.directory / file_name(base, suffix))
 
@@ -216,7 +226,9 @@ class _Opening(NamedTuple):
 
         Its file is looked at where it is the last one, and where names may have changed in any order: a truncation that
         had dropped `following` too may have left it."""
-        if not segment.indexes_are_sound(self.config.index_interval_bytes) or not segment.transaction_index_is_sound():
+        if not (
+            segment.indexes_are_sound(self.config.index_interval_bytes) and self._has_sound_transaction_index(segment)
+        ):
             self.notices(f"{segment.name}: an index is missing or damaged and is rebuilt")
             return None
         last = segment.time_index.last
@@ -233,6 +245,12 @@ class _Opening(NamedTuple):
         if following is None:
             segment.begin_timestamp()
         return end_offset
+
+    def _has_sound_transaction_index(self, segment: Segment) -> bool:
+        if file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX) in self.names:
+            return segment.transaction_index_is_sound()
+        segment.forget_aborted()
+        return True
 
     def _end_of_trusted(self, segment: Segment, following: Segment | None) -> int:
         """The offset after the last batch, found from the last index entry on. Raises InvalidBatchError where that is
@@ -335,10 +353,6 @@ class _Opening(NamedTuple):
         """Whether all that was written below `offset` had reached the disk."""
         return self.history.was_closed_cleanly or offset <= self.history.recovery_point
 
-    def _gaps(self, log_end_offset: int) -> Gaps:
-        until = log_end_offset if self.has_gaps else 0
-        return Gaps(self.files, self.directory, until=until, is_marked=not self.has_gaps)
-
     def _remove(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
             self.notices(f"{segment.name}: removed, because the log ends before it")
@@ -355,89 +369,26 @@ class _Opening(NamedTuple):
 
     # The rest
 
-    def _rebuild_producers(
-        self,
-        producers: ProducerStateManager,
-        snapshots: ProducerSnapshots,
-        segments: Segments,
-        log_end_offset: int,
-    ) -> None:
-        """With them the transaction indexes of recovered segments: only who follows the producers knows where a
-        transaction began that was aborted (§44.4)."""
-        index_from = min((base for base in self.marked if base <= segments.active.base_offset), default=None)
-        indexed = [segment for segment in segments if index_from is not None and segment.base_offset >= index_from]
-        for segment in indexed:
-            segment.forget_aborted()
-        rebuild_producers(producers, snapshots, segments, log_end_offset, self.now_wall_ms, index_from)
-        for segment in indexed:
-            segment.replace_transaction_index()
-            if segment.base_offset in self.marked:
-                segment.write_position_indexes()
-
     def _read_epochs(self) -> list[EpochEntry]:
-        path = self.directory / checkpoints.LEADER_EPOCHS
-        try:
-            return parse_epochs(self.files.read_bytes(path))
-        except FileNotFoundError:
+        if checkpoints.LEADER_EPOCHS not in self.names:
             return []
+        try:
+            return parse_epochs(self.files.read_bytes(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
         except ValueError as error:
-            self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as empty")
+            name = f"{self.directory.name}/{checkpoints.LEADER_EPOCHS}"
+            self.notices(f"{name} is not readable ({error}) and counts as empty")
             return []
 
     def _read_topic_id(self) -> bytes | None:
-        path = self.directory / checkpoints.PARTITION_METADATA
+        if checkpoints.PARTITION_METADATA not in self.names:
+            return None
         try:
-            return checkpoints.parse_partition_metadata(self.files.read_bytes(path))
-        except FileNotFoundError:
-            return None
+            content = self.files.read_bytes(f"{self.directory}/{checkpoints.PARTITION_METADATA}")
+            return checkpoints.parse_partition_metadata(content)
         except ValueError as error:
-            self.notices(f"{self.directory.name}/{path.name} is not readable ({error}) and counts as missing")
+            name = f"{self.directory.name}/{checkpoints.PARTITION_METADATA}"
+            self.notices(f"{name} is not readable ({error}) and counts as missing")
             return None
-
-    def _build(
-        self,
-        segments: Segments,
-        epochs: LeaderEpochCache,
-        stored_epochs: Sequence[EpochEntry],
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-    ) -> Log:
-        offsets = bases_of(self.files.list_directory(self.directory), SNAPSHOT_SUFFIX)
-        snapshots = ProducerSnapshots(self.files, self.directory, offsets)
-        snapshots.remove_above(log_end_offset)
-        snapshots.keep_only({segment.base_offset for segment in segments})
-        producers = ProducerStateManager(self.config.producer_id_expiration_ms)
-        self._rebuild_producers(producers, snapshots, segments, log_end_offset)
-        if len(producers) > SNAPSHOT_IN_PLACE_MAX:
-            # Some may have been late.
-            snapshots.note_missing([segment.base_offset for segment in segments][1:])
-        loaded = LoadedLog(
-            segments=segments,
-            producers=producers,
-            snapshots=snapshots,
-            epochs=epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
-            gaps=self._gaps(log_end_offset),
-            cleaned_offset=min(self.history.cleaned_until, log_end_offset),
-            loaded_at_ms=self.now_wall_ms,
-            stored_epochs=stored_epochs,
-            # What was recovered is indexed by files that are not synced.
-            was_closed=all(segment.is_flushed for segment in segments),
-        )
-        log = Log(
-            self.files,
-            self.directory,
-            topic=self.topic,
-            partition=self.partition,
-            topic_id=self._read_topic_id(),
-            config=self.config,
-            loaded=loaded,
-        )
-        log.restored_high_watermark = min(max(self.history.high_watermark, log_start_offset), log_end_offset)
-        return log
 
 
 def _is_too_wide(segment: Segment, following: Segment) -> bool:

@@ -8,6 +8,7 @@ are queued for the next write. `mark` and `rewind` undo the bookkeeping of a que
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from errno import ENOENT
 from functools import partial
 from pathlib import Path
@@ -92,6 +93,7 @@ class Segment:
         self._files = files
         self._directory = directory
         self._suffix = suffix
+        self._stem = f"{directory}/{base_offset:020d}"
         self._file: File | None = None
         self._unindexed_bytes = 0
         self._offset_index: OffsetIndex | None = None
@@ -122,18 +124,20 @@ class Segment:
             segment.clear()
             return segment
 
-    @classmethod
-    def load(cls, files: FileSystem, directory: Path, base_offset: int) -> "Segment":
-        """A segment whose files are there and whole. The log file is opened when it is first read."""
-        segment = cls(files, directory, base_offset)
-        segment.size = segment.end_position = files.size(segment.path(LOG_SUFFIX))
-        last = segment.time_index.last
-        if last is not None:
-            segment.max_timestamp, segment.max_timestamp_offset = last[0], base_offset + last[1]
-        return segment
+    def copy_in(self, files: FileSystem, directory: Path) -> "Segment":
+        """By the same files in another directory. Of one that was loaded and has not changed since."""
+        copied = copy(self)
+        copied._files, copied._directory, copied._stem = files, directory, f"{directory}/{self.base_offset:020d}"
+        copied._file, copied._read_ends = None, {}
+        copied._offset_index, copied._time_index = self.offset_index.copy(), self.time_index.copy()
+        copied._aborted = list(self.aborted)
+        return copied
 
     def path(self, suffix: str) -> Path:
-        return self._directory / (file_name(self.base_offset, suffix) + self._suffix)
+        return Path(self._path(suffix))
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._stem}{suffix}{self._suffix}"
 
     @property
     def name(self) -> str:
@@ -146,7 +150,7 @@ class Segment:
             if self._is_deleted:
                 # Opening would make a new file where another log's may come to be.
                 raise FileNotFoundError(ENOENT, "the segment was deleted")
-            self._file = self._files.open(self.path(LOG_SUFFIX))
+            self._file = self._files.open(self._path(LOG_SUFFIX))
         return self._file
 
     def release(self) -> None:
@@ -243,15 +247,15 @@ class Segment:
         return self._load_indexes()[1] if index is None else index
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date. The largest timestamp gets an entry, so that `load` finds it."""
+        """Bring the index files up to date. The largest timestamp gets an entry, so that recovery finds it."""
         self.write_position_indexes()
         self._write_transaction_index(write_file)
 
     def write_position_indexes(self) -> None:
         """As `write_indexes`, without the transaction index."""
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        write_file(self._files, self.path(OFFSET_INDEX_SUFFIX), self.offset_index.to_bytes())
-        write_file(self._files, self.path(TIME_INDEX_SUFFIX), self.time_index.to_bytes())
+        write_file(self._files, self._path(OFFSET_INDEX_SUFFIX), self.offset_index.to_bytes())
+        write_file(self._files, self._path(TIME_INDEX_SUFFIX), self.time_index.to_bytes())
 
     def replace_transaction_index(self) -> None:
         """Durably: nothing would show that a file is missing."""
@@ -273,11 +277,6 @@ class Segment:
         """Of those files that are there once the indexes were written."""
         suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]
         return [self.path(suffix) for suffix in suffixes + [TRANSACTION_INDEX_SUFFIX] * bool(self.aborted)]
-
-    def sync(self) -> None:
-        """Make the segment durable, indexes as last written included."""
-        self.file.fsync()
-        self.sync_indexes()
 
     # Aborted transactions whose marker is here
 
@@ -311,7 +310,7 @@ class Segment:
 
     def _read_aborted(self) -> list[AbortedTxn] | None:
         try:
-            content = self._files.read_bytes(self.path(TRANSACTION_INDEX_SUFFIX))
+            content = self._files.read_bytes(self._path(TRANSACTION_INDEX_SUFFIX))
         except FileNotFoundError:
             return []
         return parse_transaction_index(content, self.base_offset)
@@ -374,8 +373,8 @@ class Segment:
     def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
         """What the index files say, or None if they are not both there or could not be those of this log file."""
         try:
-            offsets = OffsetIndex.from_bytes(self._files.read_bytes(self.path(OFFSET_INDEX_SUFFIX)), self.size)
-            times = TimeIndex.from_bytes(self._files.read_bytes(self.path(TIME_INDEX_SUFFIX)))
+            offsets = OffsetIndex.from_bytes(self._files.read_bytes(self._path(OFFSET_INDEX_SUFFIX)), self.size)
+            times = TimeIndex.from_bytes(self._files.read_bytes(self._path(TIME_INDEX_SUFFIX)))
         except FileNotFoundError:
             return None
         return None if offsets is None or times is None else (offsets, times)

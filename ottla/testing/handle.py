@@ -22,7 +22,6 @@ from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClock
 from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.profile import client_config
-from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
 from ottla.testing.surroundings.links import Links
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
     from ottla.testing.step_lists.handles import KafkaScript
     from ottla.testing.step_lists.steps import GivenScript
     from ottla.testing.wire_capture.recording import KafkaWire
@@ -266,13 +266,13 @@ class Kafka:
         given at the start are made again. What has been used once as an identity is not used again."""
         return self._bed.run(self._bed.reset())
 
-    def snapshot(self, name: str) -> SnapshotReport:
+    def snapshot(self, name: str) -> "SnapshotReport":
         """Keeps the state of the brokers under this name, for `restore`: topics and records, configs, groups with their
         offsets, transactions, users, ACLs, quotas and fault rules. Raises SnapshotError while a partition has no
         leader, or is being reassigned."""
         return self._bed.run(self._bed.snapshot(name))
 
-    def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
+    def restore(self, name: str, *, members: str = "leave") -> "RestoreReport":
         """Gives the brokers that state again, at the same ports. Connections of clients are closed. Groups come back
         empty, with their offsets; with `members="keep"` they have their members, whose sessions begin again. Open
         transactions come back open, and broker time runs as it did then. Links, disks and brokers are healed. Raises

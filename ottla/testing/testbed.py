@@ -13,6 +13,7 @@ from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
 from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.coordinator.facts import Fact
+from ottla.storage.log import Log
 from ottla.testing.audit.auditor import MODES, Auditor
 from ottla.testing.clock.broker_times import BrokerTimes
 from ottla.testing.clock.control import ClockControl
@@ -24,7 +25,6 @@ from ottla.testing.profile import profile_settings
 from ottla.testing.reading import BrokerReader
 from ottla.testing.scratch import ScratchDirectory
 from ottla.testing.snapshots.kept_files import KeptFiles
-from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
 from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.surroundings.control import BrokerControl
 from ottla.testing.surroundings.disks import BrokerDisk
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.testing.group_commands import GroupCommands
     from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
+    from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport, Snapshots
     from ottla.testing.step_lists.running import Scripts
 
 DEADLINE_S: Final = 5.0
@@ -96,7 +97,7 @@ class Testbed:
         self.auditor = Auditor(self.hosted, self.reader, self.wire, self.steps.damages)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
-        self.snapshots = Snapshots(self.hosted, self.world, self.clock, files, self.sources, self.waits)
+        self._kept_files = files
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
@@ -183,9 +184,7 @@ class Testbed:
         if state is None:
             known = ", ".join(map(str, self.hosted.node_ids))
             raise NotRunningError(f"no broker {node_id!r} is part of the cluster, only {known}")
-        return BrokerDisk(
-            self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id), self.snapshots.log_damaged
-        )
+        return BrokerDisk(self, node_id, state, self.steps, lambda: self.hosted.parts().get(node_id), self._log_damaged)
 
     @property
     def capture_path(self) -> Path:
@@ -201,8 +200,18 @@ class Testbed:
         return self.loop.run(coroutine)
 
     @cached_property
+    def snapshots(self) -> "Snapshots":
+        # Imported here, as what follows: most tests need none of it.
+        from ottla.testing.snapshots.snapshots import Snapshots
+
+        return Snapshots(self.hosted, self.world, self.clock, self._kept_files, self.sources, self.waits)
+
+    @property
+    def snapshots_if_used(self) -> "Snapshots | None":
+        return self.__dict__.get("snapshots")
+
+    @cached_property
     def group_commands(self) -> "GroupCommands":
-        # Imported here, as the jobs of logs: most tests need neither.
         from ottla.testing.group_commands import GroupCommands
 
         return GroupCommands(self.hosted, self.reader)
@@ -255,20 +264,21 @@ class Testbed:
             seed, with_files=with_files
         )
 
-    async def snapshot(self, name: str) -> SnapshotReport:
+    async def snapshot(self, name: str) -> "SnapshotReport":
         """Raises SnapshotError, OSError, KafkaStorageError, RuleError."""
         return await self.snapshots.take(name, self._snapshots_dir)
 
     def remove_snapshots(self) -> None:
         """Those that are left of a process that was killed, too."""
-        for name in self.snapshots.names:
+        snapshots = self.snapshots_if_used
+        for name in () if snapshots is None else snapshots.names:
             self.snapshots.drop(name)
         if self._snapshots_dir.exists():
             from shutil import rmtree
 
             rmtree(self._snapshots_dir, ignore_errors=True)
 
-    async def restore(self, name: str, *, members: str = "leave") -> RestoreReport:
+    async def restore(self, name: str, *, members: str = "leave") -> "RestoreReport":
         """Scripts and fault rules go first, then links, disks and brokers are as at first. Raises SnapshotError,
         StoreError."""
         self.snapshots.checked(name, members)
@@ -295,6 +305,10 @@ class Testbed:
         return self.reader.connections(worker)
 
     # Inside.
+
+    def _log_damaged(self, log: Log) -> None:
+        if self.snapshots_if_used is not None:
+            self.snapshots.log_damaged(log)
 
     async def _clear_scripts(self) -> None:
         if self.scripts_if_used is not None:

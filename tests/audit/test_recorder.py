@@ -142,7 +142,7 @@ def test_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_are_bounded() -> None:
     batches, header = SentBatches(), bytes(BATCH_HEADER_SIZE - HEADER_FROM)
     for _ in range(BATCHES_MAX + 5):
-        batches.add(header, 0, 0, -1, 0)
+        batches.add((header, 0, 0, -1, 0))
 
     assert (len(batches), batches.overflow) == (BATCHES_MAX, 5)
     assert sys.getsizeof(batches._rows) / len(batches) <= 96

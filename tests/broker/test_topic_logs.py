@@ -49,6 +49,7 @@ async def test_topic_deleted_during_creation_gets_no_more_logs(tmp_path: Path) -
         await broker.topics.delete([broker.image.topic("t")])
 
         await created
+        await until(broker, lambda: not broker.topic_logs._is_making)
         assert not broker.log_directory.logs
         assert not list(broker.replicas)
 

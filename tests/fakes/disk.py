@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from ottla.storage.files import AnyPath
+
 
 class Loss(Enum):
     NOTHING = auto()
@@ -294,7 +296,7 @@ class FakeDisk:
         if directory != str(path) and directory in self._names:
             self._names[directory][name] = None
 
-    def _rename(self, source: Path, target: Path) -> None:
+    def _rename(self, source: AnyPath, target: AnyPath) -> None:
         before, after = str(source), str(target)
         directory, name = _place(before)
         new_directory, new_name = _place(after)
@@ -309,7 +311,7 @@ class FakeDisk:
             if before in self._durable_names:
                 self._durable_names[after] = self._durable_names.pop(before)
 
-    def _remove(self, path: Path) -> None:
+    def _remove(self, path: AnyPath) -> None:
         directory, name = _place(str(path))
         del self._names[directory][name]
         self._changed(directory, {name: None})
@@ -325,17 +327,17 @@ class FakeDisk:
         self._durable_names[directory] = dict(self._names[directory])
         self._changed_names.pop(directory, None)
 
-    def _number_at(self, path: Path) -> int | None:
+    def _number_at(self, path: AnyPath) -> int | None:
         """None where there is no file."""
         directory, name = _place(str(path))
         names = self._names.get(directory)
         return None if names is None else names.get(name)
 
-    def _has_name(self, path: Path) -> bool:
+    def _has_name(self, path: AnyPath) -> bool:
         directory, name = _place(str(path))
         return name in self._names.get(directory, ())
 
-    def _inode_at(self, path: Path) -> _Inode:
+    def _inode_at(self, path: AnyPath) -> _Inode:
         number = self._number_at(path)
         if number is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
@@ -343,7 +345,7 @@ class FakeDisk:
 
     # FileSystem
 
-    def open(self, path: Path) -> FakeFile:
+    def open(self, path: AnyPath) -> FakeFile:
         self.maybe_fail("open")
         directory, name = _place(str(path))
         if directory not in self._names:
@@ -352,17 +354,17 @@ class FakeDisk:
             self.do(("create", path, len(self._inodes)))
         return FakeFile(self, self._inode_at(path))
 
-    def exists(self, path: Path) -> bool:
+    def exists(self, path: AnyPath) -> bool:
         return str(path) in self._names or self._has_name(path)
 
-    def size(self, path: Path) -> int:
+    def size(self, path: AnyPath) -> int:
         return len(self._inode_at(path).content)
 
     def modified_ms(self, path: Path) -> int:
         self._inode_at(path)
         return 0
 
-    def read_bytes(self, path: Path) -> bytes:
+    def read_bytes(self, path: AnyPath) -> bytes:
         return bytes(self._inode_at(path).content)
 
     def list_directory(self, path: Path) -> list[str]:
@@ -377,13 +379,13 @@ class FakeDisk:
             if str(part) not in self._names:
                 self.do(("mkdir", part))
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: AnyPath, target: AnyPath) -> None:
         self.maybe_fail("rename")
         if not self._has_name(source):
             raise FileNotFoundError(errno.ENOENT, "no such file", str(source))
         self.do(("rename", source, target))
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: AnyPath) -> None:
         self.maybe_fail("remove")
         if self._has_name(path):
             self.do(("remove", path))

@@ -11,7 +11,7 @@ from ottla.coordinator import group_removal
 from ottla.coordinator.classic import describe
 from ottla.coordinator.offsets import commit, fetch
 from ottla.coordinator.runtime import partition, step_context
-from ottla.storage import log_producers, producer_pages, producer_table, recovery
+from ottla.storage import found_log, log_producers, producer_pages, producer_table
 
 SIZES: list[tuple[Any, str]] = [
     (step_context, "MEMBERS_PER_SLICE"),
@@ -33,7 +33,7 @@ FETCH_SIZES: list[tuple[Any, str, int]] = [
 # Two producers of a log are many: others are packed, and every snapshot is written in a thread.
 PRODUCER_SIZES: list[tuple[Any, str, int]] = [
     (log_producers, "SNAPSHOT_IN_PLACE_MAX", 0),
-    (recovery, "SNAPSHOT_IN_PLACE_MAX", 0),
+    (found_log, "SNAPSHOT_IN_PLACE_MAX", 0),
     (producer_pages, "PRODUCERS_PER_PAGE", 4),
     (producer_pages, "PAGES_PER_SLICE", 1),
     (producer_table, "RECENT_MAX", 2),

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.broker.replicas import delayed_fetch
 from ottla.replication.partition import Partition
-from ottla.storage.recovery import _Opening
+from ottla.storage.found_log import FoundLog
 from ottla.storage.segment import Segment
 from ottla.storage.transactions import Transactions
 from tests.simulation.transactions import TransactionalWorld
@@ -44,16 +44,16 @@ def list_no_aborted_ones(patch: Patch) -> None:
 
 
 def lose_the_index_in_recovery(patch: Patch) -> None:
-    rebuild = _Opening._rebuild_producers
+    rebuild = FoundLog._rebuild_producers
 
-    def careless(opening: _Opening, *arguments: object) -> None:
-        rebuild(opening, *arguments)  # type: ignore[arg-type]
+    def careless(found: FoundLog, *arguments: object) -> None:
+        rebuild(found, *arguments)  # type: ignore[arg-type]
         segments = arguments[2]
         for segment in segments:  # type: ignore[attr-defined]
             assert isinstance(segment, Segment)
             segment.forget_aborted()
 
-    patch.setattr(_Opening, "_rebuild_producers", careless)
+    patch.setattr(FoundLog, "_rebuild_producers", careless)
 
 
 @pytest.mark.parametrize(

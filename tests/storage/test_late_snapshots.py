@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage import log_producers, producer_pages, producer_table, recovery
+from ottla.storage import found_log, log_producers, producer_pages, producer_table
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_snapshots import SnapshotWrite
@@ -23,7 +23,7 @@ ONE = len(batch("x", producer_id=1, producer_epoch=0, base_sequence=0))
 FOREVER = LogConfig(segment_bytes=4 * ONE, retention_ms=-1)
 PATCHES = (
     (log_producers, "SNAPSHOT_IN_PLACE_MAX", 0),
-    (recovery, "SNAPSHOT_IN_PLACE_MAX", 0),
+    (found_log, "SNAPSHOT_IN_PLACE_MAX", 0),
     (producer_pages, "PRODUCERS_PER_PAGE", 4),
     (producer_table, "RECENT_MAX", 2),
     (producer_table, "PACKED_AT_ONCE", 1),

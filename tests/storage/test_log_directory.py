@@ -8,6 +8,7 @@ import pytest
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import checkpoints
 from ottla.storage.files import OsFileSystem
+from ottla.storage.found_log import FoundLog
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory, partition_of
 from ottla.storage.meta_properties import DataDirectoryError
@@ -125,18 +126,28 @@ def test_deleted_logs_vanish_at_once_and_their_files_later() -> None:
     assert reopened(disk).log_end_offset == 0
 
 
+class Files:
+    """A `LogFill` with those of a log that was closed."""
+
+    def __init__(self, disk: FakeDisk, directory: LogDirectory) -> None:
+        self.known: FoundLog | None = None
+        self.source = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+        append(self.source, batch("a", "b"))
+        self.source.close()
+        self._disk = disk
+
+    def put(self, directory: Path) -> LogHistory:
+        for name in self._disk.list_directory(self.source.directory):
+            put(self._disk, f"{directory.name}/{name}", self._disk.read_bytes(self.source.directory / name))
+        return LogHistory(was_closed_cleanly=True, recovery_point=2, high_watermark=1)
+
+
 def test_log_is_created_of_the_files_that_are_put_there() -> None:
     """Once: the next one of the name is empty."""
     disk = FakeDisk()
     directory = open_directory(disk)
-    source = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
-    append(source, batch("a", "b"))
-    source.close()
-
-    def fill(target: Path) -> LogHistory:
-        for name in disk.list_directory(source.directory):
-            put(disk, f"{target.name}/{name}", disk.read_bytes(source.directory / name))
-        return LogHistory(was_closed_cleanly=True, recovery_point=2, high_watermark=1)
+    fill = Files(disk, directory)
+    source = fill.source
 
     directory.fills["u", 0] = fill
     log = directory.create_log("u", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
@@ -145,6 +156,36 @@ def test_log_is_created_of_the_files_that_are_put_there() -> None:
     assert read_all(log) == read_all(source)
     directory.delete_log("u", 0, now_wall_ms=NOW)
     assert directory.create_log("u", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW).log_end_offset == 0
+
+
+def test_files_that_are_put_again_are_not_looked_at_again() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    fill = Files(disk, directory)
+    directory.fills |= {("u", 0): fill, ("v", 0): fill}
+    first = directory.create_log("u", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(first, batch("c"))
+    put(disk, "t-0/00000000000000000000.index", b"damaged")
+
+    second = directory.create_log("v", 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+
+    assert read_all(second) == read_all(fill.source)
+    assert (second.directory, second.restored_high_watermark, second.topic_id) == (ROOT / "v-0", 1, NEW_TOPIC_ID)
+
+
+def test_files_that_have_to_be_mended_are_mended_each_time() -> None:
+    notices: list[str] = []
+    disk = FakeDisk()
+    directory = open_directory(disk, notices=notices.append)
+    fill = Files(disk, directory)
+    disk.remove(ROOT / "t-0/00000000000000000000.index")
+    directory.fills |= {("u", 0): fill, ("v", 0): fill}
+
+    logs = [directory.create_log(name, 0, NEW_TOPIC_ID, LogConfig(), now_wall_ms=NOW) for name in "uv"]
+
+    assert fill.known is None
+    assert [read_all(log) for log in logs] == [read_all(fill.source)] * 2
+    assert [notice.partition("/")[0] for notice in notices] == ["u-0", "v-0"]
 
 
 def test_topic_never_begins_with_records_of_its_deleted_namesake() -> None:

@@ -13,6 +13,7 @@ from ottla.broker.config.options import ConfigError, ConfigScopeError, Option, U
 from ottla.broker.config.properties import parse_properties, parse_setting
 from ottla.broker.config.refused import unknown_property, without_idle_properties
 from ottla.broker.config.server_security import LISTENER_LIMITS, ListenerProperty, listener_property
+from ottla.storage.log_config import LogConfig
 
 _LIMITS = {option.name for option in LISTENER_LIMITS}
 
@@ -167,6 +168,8 @@ class ServerConfig(ServerOptions):
             for each in self.listener_properties
             if each.own in _LIMITS
         }
+        self.log_config_default: LogConfig | None = None
+        """That of topics without configs of their own, once somebody has made it of these values."""
 
 
 NO_ADDRESS = "max.connections.per.ip=0 lets in the addresses of max.connections.per.ip.overrides alone, which is empty"

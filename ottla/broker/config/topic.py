@@ -33,6 +33,15 @@ def check_topic_configs(configs: Mapping[str, str | None], server: ServerConfig)
 
 def log_config(overrides: Mapping[str, str], server: ServerConfig) -> LogConfig:
     """What a log of a topic with these checked configs of its own goes by."""
+    if overrides:
+        return _log_config(overrides, server)
+    config = server.log_config_default
+    if config is None:
+        config = server.log_config_default = _log_config(overrides, server)
+    return config
+
+
+def _log_config(overrides: Mapping[str, str], server: ServerConfig) -> LogConfig:
     values: dict[str, Any] = {option.attribute: _value(option, overrides, server) for option in TOPIC_OPTIONS.values()}
     values["cleanup_policy"] = frozenset(values["cleanup_policy"])
     return LogConfig(**values, producer_id_expiration_ms=server.producer_id_expiration_ms)

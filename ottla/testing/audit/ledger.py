@@ -6,6 +6,7 @@ judged.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from struct import Struct
 from typing import Any, Final
 
@@ -21,6 +22,11 @@ PARTITIONS_MAX: Final = 100_000
 """Incarnations of partitions: those that follow are not audited."""
 HEADER_FROM: Final = 12
 """Base offset and length come before: the first is the client's, the second counts nothing here."""
+HEADER: Final = slice(HEADER_FROM, BATCH_HEADER_SIZE)
+Sent = tuple[bytes, int, int, int, int]
+"""A batch: its header as it was received, from HEADER_FROM on, its partition and connection, acks, and the time."""
+AnsweredBatch = tuple[bytes, int, int, int, int, int, int, int]
+"""The same with the number of its answer, its offset and its error."""
 # Of the header CRC, last offset delta, greatest timestamp, producer id, epoch and first sequence; then what is added.
 _ROW = Struct(">5xI2xi8xqqhi4xIIbqIqh")
 _pack = Struct(">49sIIbqIqh").pack
@@ -128,24 +134,20 @@ class SentBatches:
         self.overflow = 0
         """How many came after the last one that is kept."""
 
-    def add(
-        self,
-        header: bytes,
-        partition: int,
-        connection: int,
-        acks: int,
-        at_ns: int,
-        answered: int = 0,
-        offset: int = UNKNOWN_OFFSET,
-        error: int = NO_ANSWER,
-    ) -> int:
-        """`header`: that of the batch as it was received, from HEADER_FROM on. Gives its position, or TOO_MANY."""
-        rows = self._rows
-        position = len(rows)
+    def extend(self, batches: list[AnsweredBatch]) -> None:
+        room = (_ROWS_END - len(self._rows)) // ROW_BYTES
+        if len(batches) > room:
+            self.overflow += len(batches) - room
+            batches = batches[:room]
+        self._rows += b"".join(starmap(_pack, batches))
+
+    def add(self, batch: Sent) -> int:
+        """Without an answer. Gives its position, or TOO_MANY."""
+        position = len(self._rows)
         if position >= _ROWS_END:
             self.overflow += 1
             return TOO_MANY
-        rows += _pack(header, partition, connection, acks, at_ns, answered, offset, error)
+        self._rows += _pack(*batch, 0, UNKNOWN_OFFSET, NO_ANSWER)
         return position
 
     def answer(self, position: int, answered: int, offset: int, error: int) -> None:

@@ -8,7 +8,7 @@ request is parked. What fault rules drop, or end the connection for, never passe
 
 from collections.abc import Callable, Mapping
 from time import monotonic_ns
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.cluster.image import MetadataImage
@@ -16,7 +16,16 @@ from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.testing.audit.committing import CommitNotes
 from ottla.testing.audit.fetching import FetchNotes
 from ottla.testing.audit.history import SeenConnection
-from ottla.testing.audit.ledger import HEADER_FROM, TOO_MANY, AuditedConnection, Notes, Partitions, SentBatches
+from ottla.testing.audit.ledger import (
+    HEADER,
+    TOO_MANY,
+    AnsweredBatch,
+    AuditedConnection,
+    Notes,
+    Partitions,
+    Sent,
+    SentBatches,
+)
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 PRODUCE: Final = "Produce"
@@ -26,6 +35,14 @@ NOTHING: Final[Notes] = {}
 ALL_RECORDS: Final = 1 << 62
 CONNECTIONS_MAX: Final = 50_000
 """What follows on others is not judged."""
+
+
+class _Rows(list[int]):
+    """The positions of batches that were written down before their answers."""
+
+
+_Produced = Sent | list[Sent] | _Rows | None
+"""What a Produce request sent: one batch, or several. None when it has been noted, or is in doubt."""
 
 
 class Recorder:
@@ -62,7 +79,6 @@ class Recorder:
             "TxnOffsetCommit": self.commits.in_transaction,
         }
         self._answerers: Notes = {
-            PRODUCE: self._answered_produce,
             "Fetch": self.fetches.answered,
             "ListOffsets": self.fetches.answered_ends,
             "OffsetCommit": self.commits.answered,
@@ -95,6 +111,11 @@ class Recorder:
         audited: AuditedConnection | None = event.connection.audited
         if audited is None or event.audit is None or event.at_ns < self.begin_ns:
             return
+        if event.api == PRODUCE:
+            audited.last = answered = self._wire.count
+            self._answers.append((event, answered, response))
+            self._answers_ns = audited.event_ns
+            return
         answerer = audited.answerers.get(event.api)
         if answerer is not None:
             audited.last = self._wire.count
@@ -122,21 +143,32 @@ class Recorder:
         return audited
 
     def _produced(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
-        del audited
-        numbers, is_whole = self.partitions.numbers, True
-        sent: list[tuple[int, bytes]] = []
+        try:
+            # As nearly always with small requests: one batch, for a partition that is known.
+            (topic,) = request.topic_data
+            (data,) = topic.partition_data
+            number = self.partitions.numbers[topic.name or topic.topic_id, data.index]
+        except (ValueError, KeyError):
+            self._produced_several(audited, event, request)
+            return
+        if number >= 0 and data.records is not None and len(data.records) >= BATCH_HEADER_SIZE:
+            event.audit = data.records[HEADER].tobytes(), number, audited.number, request.acks, event.at_ns
+        else:
+            self._produced_several(audited, event, request)
+
+    def _produced_several(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
+        is_whole = True
+        sent: list[Sent] = []
         for topic in request.topic_data:
             name = topic.name or topic.topic_id
             for data in topic.partition_data:
-                number = numbers.get((name, data.index))
-                if number is None:
-                    number = self.partitions.number(name, data.index)
+                number = self.partitions.number(name, data.index)
                 records = data.records
                 if number >= 0 and records is not None and len(records) >= BATCH_HEADER_SIZE:
-                    sent.append((number, records[HEADER_FROM:BATCH_HEADER_SIZE].tobytes()))
+                    sent.append((records[HEADER].tobytes(), number, audited.number, request.acks, event.at_ns))
                 else:
                     is_whole = False
-        event.audit = request.acks, sent
+        event.audit = sent
         if not is_whole:
             # Its answer is not looked at: what it sent is in doubt.
             self.unanswered(event)
@@ -144,43 +176,37 @@ class Recorder:
 
     def unanswered(self, event: WireEvent) -> None:
         if event.api == PRODUCE and event.audit is not None:
-            acks, sent = event.audit
             # In which the answer is filled in if it comes.
-            event.audit = self._rows_of(event, acks, sent)
+            event.audit = self._rows_of(event.audit)
             self.has_disorder |= bool(self._answers)
-
-    def _answered_produce(self, audited: AuditedConnection, event: WireEvent, response: Any) -> None:
-        self._answers.append((event, audited.last, response))
-        self._answers_ns = audited.event_ns
 
     def note_answers(self) -> None:
         """Answers whose batches have been written, or not, by now."""
         answers, self._answers = self._answers, []
-        add = self.batches.add
+        answered_ones: list[AnsweredBatch] = []
+        append = answered_ones.append
         for event, answered, response in answers:
-            asked, event.audit = event.audit, None
-            if asked is None:
-                # It waited for its turn behind another one, and was noted twice.
-                continue
-            if type(asked) is list:
-                self._fill_in(cast("list[int]", asked), answered, response)
-                continue
-            topics = response.responses
-            if len(asked[1]) == 1 and len(topics) == 1 and len(topics[0].partition_responses) == 1:
-                # As nearly always with small requests.
-                acks, ((number, header),) = asked
-                each = topics[0].partition_responses[0]
-                connection = event.connection.audited.number
-                add(header, number, connection, acks, event.at_ns, answered, each.base_offset, each.error_code)
-            else:
-                self._fill_in(self._rows_of(event, *asked), answered, response)
+            # Of one that waited for its turn behind another one, and was noted twice, there is nothing any more.
+            asked: _Produced = event.audit
+            event.audit = None
+            try:
+                (topic,) = response.responses
+                (each,) = topic.partition_responses
+            except ValueError:
+                each = None
+            if each is not None and isinstance(asked, tuple):
+                append((*asked, answered, each.base_offset, each.error_code))
+            elif asked is not None:
+                self.batches.extend(answered_ones)
+                answered_ones.clear()
+                self._fill_in(asked if isinstance(asked, _Rows) else self._rows_of(asked), answered, response)
+        self.batches.extend(answered_ones)
 
-    def _rows_of(self, event: WireEvent, acks: int, sent: list[tuple[int, bytes]]) -> list[int]:
+    def _rows_of(self, asked: "Sent | list[Sent]") -> "_Rows":
         """Those of its batches, without an answer yet."""
-        connection, add = event.connection.audited.number, self.batches.add
-        return [add(header, number, connection, acks, event.at_ns) for number, header in sent]
+        return _Rows(self.batches.add(each) for each in (asked if isinstance(asked, list) else [asked]))
 
-    def _fill_in(self, rows: list[int], answered: int, response: Any) -> None:
+    def _fill_in(self, rows: "_Rows", answered: int, response: Any) -> None:
         """Where there is an answer to each batch, in their order: a partition that is named twice gets one."""
         seen, partition_at = self.partitions.seen, self.batches.partition_at
         given = [each for topic in response.responses for each in topic.partition_responses]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ottla.replication.partition import Partition
 from ottla.storage import checkpoints
+from ottla.storage.found_log import FoundLog
 from ottla.storage.indexes import TimeIndex, build_transaction_index
 from ottla.storage.leader_epoch_cache import build_epochs
 from ottla.storage.local_log import NO_GAPS
@@ -55,6 +56,8 @@ class LogCopy:
     """That of the active segment."""
     active_bytes: int
     producers: ProducerTable
+    found: FoundLog | None = None
+    """What the first log that was made of it has found in it."""
     # The logs of brokers that have what the copy has, and how they were then.
     _alike: "dict[int, tuple[weakref.ref[Log], tuple[int, int, int]]]" = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
 
@@ -100,6 +103,26 @@ class LogCopy:
 
     def kept_paths(self) -> list[Path]:
         return [self.directory / name for name in self.linked]
+
+
+class CopyFill:
+    """Logs of a broker that are made of a copy."""
+
+    def __init__(self, copy: LogCopy, files: KeptFiles, node_id: int) -> None:
+        self._copy = copy
+        self._files = files
+        self._node_id = node_id
+
+    @property
+    def known(self) -> FoundLog | None:
+        return self._copy.found
+
+    @known.setter
+    def known(self, found: FoundLog) -> None:
+        self._copy.found = found
+
+    def put(self, directory: Path) -> LogHistory:
+        return self._copy.fill(self._files, self._node_id, directory)
 
 
 def copy_log(node_id: int, replica: Partition, directory: Path, files: KeptFiles) -> LogCopy:

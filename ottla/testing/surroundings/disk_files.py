@@ -17,7 +17,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from ottla.storage.files import Buffer, OsFile, OsFileSystem, open_descriptor
+from ottla.storage.files import AnyPath, Buffer, OsFile, OsFileSystem, open_descriptor
 
 if TYPE_CHECKING:
     from ottla.testing.surroundings.unsynced import DiskLoss, UnsyncedJournal
@@ -75,7 +75,7 @@ class DiskState:
     def is_stalled(self) -> bool:
         return not self._goes_on.is_set()
 
-    def opened(self, descriptor: int, path: Path) -> "DiskFile":
+    def opened(self, descriptor: int, path: AnyPath) -> "DiskFile":
         with self._lock:
             file = self._kind(descriptor, path, self)
             self._files.add(file)
@@ -118,10 +118,10 @@ class DiskState:
 
     # Asked by files.
 
-    def check(self, operation: str, path: Path) -> None:
+    def check(self, operation: str, path: AnyPath) -> None:
         """Raises OSError for an operation that fails."""
         self._wait(operation)
-        name = str(path.relative_to(self.directory)) if path.is_relative_to(self.directory) else str(path)
+        name = str(path).removeprefix(f"{self.directory}/")
         with self._lock:
             for failure in self.failures:
                 if failure.operation == operation and failure.left != 0 and fnmatchcase(name, failure.match):
@@ -157,7 +157,7 @@ class DiskFile(OsFile):
 
     __slots__ = ("__weakref__", "_disk", "path")
 
-    def __init__(self, descriptor: int, path: Path, disk: DiskState) -> None:
+    def __init__(self, descriptor: int, path: AnyPath, disk: DiskState) -> None:
         super().__init__(descriptor)
         self.path = path
         self._disk = disk
@@ -211,10 +211,10 @@ class DiskFileSystem(OsFileSystem):
     def __init__(self, disk: DiskState) -> None:
         self._disk = disk
 
-    def open(self, path: Path) -> OsFile:
+    def open(self, path: AnyPath) -> OsFile:
         return self._disk.opened(open_descriptor(path), path)
 
-    def read_bytes(self, path: Path) -> bytes:
+    def read_bytes(self, path: AnyPath) -> bytes:
         if not self._disk.is_sound:
             self._disk.check("read", path)
         return super().read_bytes(path)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from ottla.storage.files import OsFile, OsFileSystem, open_descriptor
+from ottla.storage.files import AnyPath, OsFile, OsFileSystem, open_descriptor
 from ottla.testing.surroundings.disk_files import DiskFile, DiskFileSystem, DiskState, FaultyFile
 from ottla.testing.surroundings.unsynced import UnsyncedJournal
 
@@ -49,7 +49,8 @@ class JournaledFileSystem(DiskFileSystem):
         super().__init__(disk)
         self._journal = _journal_of(disk)
 
-    def open(self, path: Path) -> OsFile:
+    def open(self, path: AnyPath) -> OsFile:
+        path = Path(path)
         with self._journal.changing():
             is_new = not path.exists()
             descriptor = open_descriptor(path)
@@ -63,12 +64,14 @@ class JournaledFileSystem(DiskFileSystem):
             for each in reversed(missing):
                 self._journal.made(each)
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename(self, source: AnyPath, target: AnyPath) -> None:
+        source, target = Path(source), Path(target)
         with self._journal.changing(), self._journal.keeping(target) as kept:
             super().rename(source, target)
             self._journal.renamed(source, target, kept)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: AnyPath) -> None:
+        path = Path(path)
         with self._journal.changing(), self._journal.keeping(path) as kept:
             super().remove(path)
             self._journal.removed(path, kept)
