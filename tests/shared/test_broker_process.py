@@ -171,6 +171,7 @@ def test_steps_of_scripts_that_never_ran_are_errors(suite: pytest.Pytester) -> N
         RULE = {"id": "late", "match": {"api": "Produce"}, "do": {"delay": 1}, "optional": True}
 
         def test_too_short(kafka, kafka_clock):
+            kafka_clock.freeze()
             kafka.script([{"at": "1m", "do": {"fault": RULE}}, {"do": {"remove": "late"}}])
             kafka_clock.advance("30s")
 
