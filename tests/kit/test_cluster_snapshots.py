@@ -208,8 +208,9 @@ def test_no_two_logs_share_a_file(cluster: Replicated, bed: Testbed) -> None:
             others = [batches(each) for other, each in logs_of(bed).items() if other > node_id]
             _cut(bed, log, log.segments[1].base_offset + 1)
             assert [batches(each) for other, each in logs_of(bed).items() if other > node_id] == others
-    kafka.restore("one")
-    assert kafka.records("orders") == before
+        # Brokers whose logs were cut behind their backs may find each other out of sync.
+        kafka.restore("one")
+        assert kafka.records("orders") == before
 
 
 def _cut(bed: Testbed, log: Log, offset: int) -> None:
