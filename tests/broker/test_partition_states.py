@@ -3,6 +3,8 @@
 import asyncio
 import errno
 from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,8 +99,8 @@ def test_follower_whose_roll_failed_recovers_and_is_elected() -> None:
         await produce(cluster, two, index, 20)
         make_segment, is_full = three.disk.open, True
 
-        def open_unless_full(path: Any) -> FakeFile:
-            if is_full and path.suffix == ".log" and path.parent.name == f"t-{index}" and not three.disk.exists(path):
+        def open_unless_full(path: str | Path) -> FakeFile:
+            if is_full and fnmatch(str(path), f"*/t-{index}/*.log") and not three.disk.exists(path):
                 raise OSError(errno.ENOSPC, "full", str(path))
             return make_segment(path)
 

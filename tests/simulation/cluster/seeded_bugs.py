@@ -6,6 +6,7 @@ number in that list speaks of; `docs/seeded-bugs.md` says which seed finds it.
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ottla.broker.coordinators import coordinator_topic, loading
@@ -102,7 +103,7 @@ def leaves_the_mark_of_a_clean_shutdown(patch: Patch) -> None:
     remove = FakeDisk.remove
 
     def leave(self: FakeDisk, path: Any) -> None:
-        if not path.name.startswith(".kafka_cleanshutdown"):
+        if not Path(path).name.startswith(".kafka_cleanshutdown"):
             remove(self, path)
 
     patch.setattr(FakeDisk, "remove", leave)
