@@ -106,9 +106,11 @@ class WouldBlock(Exception):
     It raises what `Log.read` raises, except WouldBlock. Call it once, or drop it.
     """
 
-    def __init__(self, complete: Callable[[], ReadResult]) -> None:
+    def __init__(self, complete: Callable[[], ReadResult], end_offset: int) -> None:
+        """`end_offset`: it reads none from there on, as the segment ends there."""
         super().__init__("the records are not in the page cache")
         self.complete = complete
+        self.end_offset = end_offset
 
 
 def select_nowait(read: SegmentRead) -> Selection:
@@ -124,7 +126,7 @@ def select_nowait(read: SegmentRead) -> Selection:
         if not isinstance(found, int):
             return found
         if count < wanted:
-            raise WouldBlock(_completion(read._replace(file=read.file.duplicate())))
+            raise WouldBlock(_completion(read._replace(file=read.file.duplicate())), read.end_offset)
         wanted = found
 
 

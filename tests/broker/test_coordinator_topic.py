@@ -128,7 +128,7 @@ async def test_records_that_are_not_in_memory_are_read_in_a_thread(tmp_path: Pat
         read = log.read
 
         def blocked(*place: Any, **bounds: Any) -> Any:
-            raise WouldBlock(lambda: read(*place, **bounds))
+            raise WouldBlock(lambda: read(*place, **bounds), log.log_end_offset)
 
         log.read = blocked
         groups.start()

@@ -58,8 +58,8 @@ def move_away_and_back(broker: Broker) -> None:
 def test_cold_read_of_a_log_truncated_during_it_is_no_damage(during: Any, error: ErrorCode, damage: list[int]) -> None:
     broker = Broker(during)
     target = FetchTarget("t", bytes(16), 0, fetch_offset=7, max_bytes=1, current_leader_epoch=-1)
-    answer = SimpleNamespace(error_code=0, records=None)
+    answer = SimpleNamespace(error_code=0, records=None, aborted_transactions=None)
 
-    read_cold(broker.replicas, broker, [ColdRead(target, answer, WouldBlock(damaged))], lambda: None)  # type: ignore[arg-type]
+    read_cold(broker.replicas, broker, [ColdRead(target, answer, WouldBlock(damaged, 8))], lambda: None)  # type: ignore[arg-type]
 
     assert (answer.error_code, broker.damaged) == (error, damage)

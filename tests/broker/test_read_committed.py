@@ -17,6 +17,7 @@ from ottla.protocol.messages.describe_producers import (
 )
 from ottla.protocol.messages.fetch import FetchResponse, ReplicaState
 from ottla.protocol.messages.list_offsets import ListOffsetsResponse
+from ottla.storage.files import OsFile
 from tests.broker.requests import list_offsets
 from tests.broker.transactions import ended, mark, marker, written
 from tests.broker.wire import (
@@ -100,6 +101,40 @@ async def test_future_replica_reads_what_is_uncommitted(tmp_path: Path, names_re
         answer = response.responses[0].partitions[0]
         assert values_of(answer.records) == [b"open"]
         assert (answer.high_watermark, answer.last_stable_offset, answer.aborted_transactions) == (1, 0, None)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["as it was", "with its segment deleted"])
+async def test_cold_read_says_what_was_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool) -> None:
+    """Also if the segments that know it go while a thread reads; nothing is said of what comes behind the answer."""
+
+    def not_at_hand(self: OsFile, buffer: object, position: int) -> int:
+        raise BlockingIOError
+
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t", segment_ms=1 << 60)
+        for producer in (7, 8):
+            written(broker, "t", "undone", producer=producer)
+            await ended(client, "t", producer=producer, commit=ABORT)
+        log = broker.replicas.partition("t", 0).log
+        log.roll()
+        offload = broker.runtime.offload
+
+        def delete_at_the_end(work: Any, done: Any, **options: Any) -> None:
+            def delete_first() -> None:
+                if deleted:
+                    log.delete_records_before(log.log_end_offset)
+                    log.delete_expired(log.log_end_offset, 0)
+                done()
+
+            offload(work, delete_first, **options)
+
+        monkeypatch.setattr(OsFile, "readinto_nowait", not_at_hand)
+        monkeypatch.setattr(broker.runtime, "offload", delete_at_the_end)
+        answer = await fetch(client, "t", isolation_level=READ_COMMITTED, max_bytes=1)
+
+        assert values_of(answer.records) == [b"undone"]
+        assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(7, 0)]
+        assert len(list(log.segments)) == (1 if deleted else 2)
 
 
 async def test_reader_in_the_middle_learns_what_was_aborted(tmp_path: Path) -> None:

@@ -195,7 +195,10 @@ class DelayedFetch(FetchOperation):
                 target.fetch_offset, wanted, partition.upper_bound(self._isolation_level), at_least_one_batch
             )
         except WouldBlock as read:
-            self._cold.append(ColdRead(target, answer, read, partition if self._lists_aborted else None))
+            if self._lists_aborted:
+                # Now: the segments may be deleted or compacted before the records have been read.
+                list_aborted(partition, target, answer, read.end_offset)
+            self._cold.append(ColdRead(target, answer, read))
             return wanted
         answer.records = result.records
         size = len(result.records)

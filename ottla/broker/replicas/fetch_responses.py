@@ -44,14 +44,11 @@ ASKED_THE_WRONG_ONE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER
 class ColdRead:
     """A read that has to wait for the disk, and whose answer is waiting for it."""
 
-    __slots__ = ("answer", "committed_of", "error", "read", "result", "target")
+    __slots__ = ("answer", "error", "read", "result", "target")
 
-    def __init__(
-        self, target: FetchTarget, answer: Any, read: WouldBlock, committed_of: Partition | None = None
-    ) -> None:
-        """`committed_of`: the partition, where the reader wants to know which transactions were aborted."""
+    def __init__(self, target: FetchTarget, answer: Any, read: WouldBlock) -> None:
+        """The answer has the aborted transactions of all that may be read, if the reader wants to know them."""
         self.target = target
-        self.committed_of = committed_of
         self.answer = answer
         self.read = read
         self.result: ReadResult | None = None
@@ -65,16 +62,14 @@ class ColdRead:
             self.error = error
 
     def apply(self) -> None:
-        if self.result is not None:
-            self.answer.records = self.result.records
-            if self.committed_of is not None and self.result.records:
-                try:
-                    list_aborted(self.committed_of, self.target, self.answer, self.result.end_offset)
-                except KafkaError as error:
-                    self.error = error
+        answer, end_offset = self.answer, self.target.fetch_offset
         if self.error is not None:
-            self.answer.error_code = int(self.error.code)
-            self.answer.records = b""
+            answer.error_code = int(self.error.code)
+            answer.records = b""
+        elif self.result is not None:
+            answer.records, end_offset = self.result
+        if aborted := answer.aborted_transactions:
+            answer.aborted_transactions = [each for each in aborted if each.first_offset < end_offset]
 
 
 class FetchOperation(DelayedOperation):
