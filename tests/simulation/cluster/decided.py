@@ -5,7 +5,8 @@ committed by then. An aborted record is no record. The marker of a transaction s
 a compacted log decides them as before.
 
 A replica that was away until a marker had expired does not get it, here as on Kafka (§45.5): what it has of the
-transaction stays open, or is decided by the producer's next marker. Such records do not count any more.
+transaction stays open, or is decided by the producer's next marker. Such records do not count any more, and nor does a
+key of which one that was taken for committed has taken the place of an earlier record.
 """
 
 from typing import Any
@@ -24,6 +25,8 @@ class DecidedLog(CompactedLog):
         self._decided_at: dict[tuple[bytes, LatestRecord], int] = {}
         # Offsets of the batches of open transactions, by producer id.
         self._open: dict[int, list[range]] = {}
+        # Records that do not count, by key, where the replica takes them for committed.
+        self._taken_for_committed: dict[bytes, list[LatestRecord]] = {}
         self._markers: set[Marker] = set()
         super().__init__(*arguments)
         self._forget_markers_that_were_cut()
@@ -33,6 +36,7 @@ class DecidedLog(CompactedLog):
         self._undecided.clear()
         self._decided_at.clear()
         self._open.clear()
+        self._taken_for_committed.clear()
         self._markers.clear()
 
     def has_committed(self) -> bool:
@@ -54,6 +58,14 @@ class DecidedLog(CompactedLog):
         for (key, record), decided_at in self._decided_at.items():
             if decided_at < high_watermark and (key not in latest or latest[key].offset < record.offset):
                 latest[key] = record
+
+    def _has(self, key: bytes, wanted: LatestRecord) -> bool:
+        if super()._has(key, wanted):
+            return True
+        has_taken = any(each.offset > wanted.offset for each in self._taken_for_committed.get(key, ()))
+        if has_taken:
+            self._committed.came_back.add(key)
+        return has_taken
 
     @property
     def _had_markers(self) -> set[Marker]:
@@ -108,8 +120,15 @@ class DecidedLog(CompactedLog):
             self._had_markers.add(ending)
             self._note_missed_markers(header.producer_id, self._open.pop(header.producer_id, []), header.base_offset)
             records = self._undecided.pop(header.producer_id, [])
-            decided = [each for each in records if each[1].offset not in self._committed.undecided]
-            self._decide(decided if marker.is_commit else [], header.base_offset)
+            if marker.is_commit:
+                self._commit_records(records, header.base_offset)
+
+    def _commit_records(self, records: list[tuple[bytes, LatestRecord]], offset: int) -> None:
+        undecided = self._committed.undecided
+        for key, record in records:
+            if record.offset in undecided:
+                self._taken_for_committed.setdefault(key, []).append(record)
+        self._decide([each for each in records if each[1].offset not in undecided], offset)
 
     def _decide(self, found: list[tuple[bytes, LatestRecord]], offset: int) -> None:
         for key, record in found:

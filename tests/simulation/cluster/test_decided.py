@@ -148,6 +148,25 @@ def test_who_was_away_until_a_marker_expired_is_excused(replica: DecidedLog) -> 
     assert replica.has_committed()
 
 
+@pytest.mark.parametrize("undecided", [True, False])
+def test_key_that_an_undecided_record_has_taken_does_not_count(replica: DecidedLog, undecided: bool) -> None:
+    """The replica takes it for committed, and removes the one before it, which was the last of the key."""
+    write(replica.log, "a", producer=8, key="k")
+    end(replica.log, producer=8, commit=COMMIT)
+    replica.look()
+    replica.commit(2, 0)
+    if undecided:
+        replica._committed.undecided.add(2)
+
+    write(replica.log, "b", producer=7, key="k")
+    end(replica.log, producer=7, commit=COMMIT)
+    clean(replica)
+
+    assert violated(replica) == ([] if undecided else ["I-5"])
+    assert replica.has_committed() is undecided
+    assert replica._committed.came_back == ({KEY} if undecided else set())
+
+
 def test_who_has_had_the_marker_is_not_excused(replica: DecidedLog) -> None:
     """Also in another life of its broker: it has removed the marker itself, before the record."""
     away = another(replica)
