@@ -10,13 +10,13 @@ from ottla.testing.audit.findings import Blame
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.testbed import Testbed
+from tests.kit.clusters import three_brokers
 from tests.kit.members import consumer, polled, send
 
 
 @pytest.fixture(scope="module")
 def cluster_bed() -> Iterator[Testbed]:
-    bed = Testbed(brokers=3, settings=cluster_settings(3), deadline=30)
-    bed.start()
+    bed = three_brokers(cluster_settings(3))
     yield bed
     bed.stop()
 

@@ -7,6 +7,7 @@ import pytest
 
 from ottla.broker.replicas.fetch_responses import ColdRead, read_cold
 from ottla.protocol.errors import CorruptMessage, ErrorCode
+from ottla.protocol.messages.fetch import AbortedTransaction
 from ottla.replication.fetch_session import FetchTarget
 from ottla.storage.segment_reader import WouldBlock
 
@@ -58,8 +59,11 @@ def move_away_and_back(broker: Broker) -> None:
 def test_cold_read_of_a_log_truncated_during_it_is_no_damage(during: Any, error: ErrorCode, damage: list[int]) -> None:
     broker = Broker(during)
     target = FetchTarget("t", bytes(16), 0, fetch_offset=7, max_bytes=1, current_leader_epoch=-1)
-    answer = SimpleNamespace(error_code=0, records=None, aborted_transactions=None)
+    answer = SimpleNamespace(
+        error_code=0, records=None, aborted_transactions=[AbortedTransaction(producer_id=7, first_offset=3)]
+    )
 
     read_cold(broker.replicas, broker, [ColdRead(target, answer, WouldBlock(damaged, 8))], lambda: None)  # type: ignore[arg-type]
 
     assert (answer.error_code, broker.damaged) == (error, damage)
+    assert (answer.records, answer.aborted_transactions) == (b"", [])

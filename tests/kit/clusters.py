@@ -1,6 +1,6 @@
 """Three brokers of the kit, for its own tests of what goes wrong with several."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import Producer
@@ -13,8 +13,8 @@ LAG_MS = 500
 SETTINGS = {**cluster_settings(3), "replica.lag.time.max.ms": LAG_MS}
 
 
-def three_brokers() -> Testbed:
-    bed = Testbed(brokers=3, settings=SETTINGS, deadline=20)
+def three_brokers(settings: Mapping[str, Any] = SETTINGS) -> Testbed:
+    bed = Testbed(brokers=3, settings=settings, deadline=30)
     bed.start()
     return bed
 

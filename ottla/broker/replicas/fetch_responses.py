@@ -62,13 +62,16 @@ class ColdRead:
             self.error = error
 
     def apply(self) -> None:
-        answer, end_offset = self.answer, self.target.fetch_offset
+        answer, end_offset = self.answer, 0
         if self.error is not None:
             answer.error_code = int(self.error.code)
             answer.records = b""
         elif self.result is not None:
-            answer.records, end_offset = self.result
+            answer.records = self.result.records
+            if answer.records:
+                end_offset = self.result.end_offset
         if aborted := answer.aborted_transactions:
+            # None where nothing was read.
             answer.aborted_transactions = [each for each in aborted if each.first_offset < end_offset]
 
 

@@ -7,6 +7,7 @@ import click
 
 from ottla.cli.control_session import ControlSession, control_options
 from ottla.cli.names import CommandGroup
+from ottla.testing.clock.included import INCLUDABLE
 
 
 @click.group("clock", cls=CommandGroup)
@@ -78,7 +79,7 @@ def rate_clock(session: ControlSession, rate: float) -> None:
 
 
 @clock.command("include")
-@click.argument("names", metavar="[tokens] [replication]", nargs=-1, type=click.Choice(("tokens", "replication")))
+@click.argument("names", metavar="[tokens] [replication]", nargs=-1, type=click.Choice(INCLUDABLE))
 @control_options
 def include_in_clock(session: ControlSession, names: Sequence[str]) -> None:
     """Have tokens and sessions of logins, or what followers may lag, go by it too; without a name neither."""

@@ -19,6 +19,7 @@ from ottla.testing.clock.timeline import (
     checked_wall,
     describe_ms,
     moment,
+    moment_text,
 )
 from ottla.testing.clock.walk import Fired, Quiet, Traveller, Walk, describe_key, open_transactions
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel
@@ -339,7 +340,7 @@ class ClockControl:
         ahead_ms = timeline.wall_ms() - timeline.machine.wall_ms()
         how = "frozen" if timeline.is_frozen else f"at rate {timeline.rate:g}"
         apart = f"{describe_ms(abs(ahead_ms))} {'behind' if ahead_ms < 0 else 'ahead of'} the machine's"
-        lines = [f"{moment(timeline.wall_ms()).isoformat(timespec='milliseconds')}, {how}, {apart}", *self._notes]
+        lines = [f"{moment_text(moment(timeline.wall_ms()))}, {how}, {apart}", *self._notes]
         pending = [each for each in self.pending() if each.kind not in PERIODIC][:PENDING_SHOWN]
         lines += [f"pending: {each.kind} of {each.what} in {describe_ms(each.in_ms)}" for each in pending]
         return lines + self.stamps.hints()

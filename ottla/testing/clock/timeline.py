@@ -244,6 +244,11 @@ def moment(wall_ms: int) -> datetime:
     return datetime.fromtimestamp(wall_ms / 1000, UTC)
 
 
+def moment_text(at: datetime) -> str:
+    """`2026-11-23T12:00:00.000+00:00`."""
+    return at.isoformat(timespec="milliseconds")
+
+
 def describe_ms(duration_ms: int) -> str:
     """`8 d`, `1.5 h`, `300 ms`."""
     for unit in ("d", "h", "m", "s"):

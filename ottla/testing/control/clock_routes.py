@@ -10,6 +10,7 @@ from ottla.testing.clock.timeline import (
     checked_wall,
     describe_ms,
     moment,
+    moment_text,
     parse_delta,
     parse_forward,
     parse_moment,
@@ -39,9 +40,11 @@ RATE_MAX: Final = 10_000
 def _clock(service: ControlService, _call: ControlCall) -> ClockDocument:
     clock = service.bed.clock
     timeline = clock.timeline
-    pending = [PendingDocument(each.node, each.kind, each.what, _text(each.at), each.in_ms) for each in clock.pending()]
+    pending = [
+        PendingDocument(each.node, each.kind, each.what, moment_text(each.at), each.in_ms) for each in clock.pending()
+    ]
     return ClockDocument(
-        now=_text(moment(timeline.wall_ms())),
+        now=moment_text(moment(timeline.wall_ms())),
         is_real=not clock.is_touched,
         is_frozen=timeline.is_frozen,
         rate=timeline.rate,
@@ -75,7 +78,7 @@ async def _next(service: ControlService, call: ControlCall) -> FiredList:
 
 
 def _fired(jump: Jump) -> FiredList:
-    return FiredList([FiredDocument(_text(each.at), each.node, each.kind, each.what) for each in jump.fired])
+    return FiredList([FiredDocument(moment_text(each.at), each.node, each.kind, each.what) for each in jump.fired])
 
 
 def _sessions(body: ClockAdvance | ClockNext | ClockRate) -> Sessions:
@@ -174,10 +177,6 @@ def _moment_ms(text: str) -> int:
         raise wrong_value("at", f"{text[:60]!r}: {error}") from None
     except ValueError:
         raise wrong_value("at", f"{text[:60]!r}: expected a moment such as 2026-11-23T12:00:00+00:00") from None
-
-
-def _text(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds")
 
 
 # fmt: off

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.testing.clock.timeline import moment
+from ottla.testing.clock.timeline import moment, moment_text
 
 if TYPE_CHECKING:
     from ottla.testing.step_lists.running import ScriptRun, StepRun
@@ -34,7 +34,7 @@ class StepRunDocument:
 
     @classmethod
     def of(cls, ran: "StepRun") -> "StepRunDocument":
-        return cls(ran.step, _text(ran.transport_ms), _text(ran.broker_ms), ran.error)
+        return cls(ran.step, moment_text(moment(ran.transport_ms)), moment_text(moment(ran.broker_ms)), ran.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,3 @@ class ScriptDocument:
 class ScriptList:
     scripts: Sequence[ScriptDocument]
     """Since the last reset, in the order of their begins."""
-
-
-def _text(ms: int) -> str:
-    return moment(ms).isoformat(timespec="milliseconds")

@@ -9,7 +9,7 @@ from ottla.testing.clock.control import Pending
 from ottla.testing.clock.handles import BrokerClock
 from ottla.testing.clock.included import checked_included
 from ottla.testing.clock.sessions import SPARE, Sessions, checked_sessions
-from ottla.testing.clock.timeline import Delta, moment, parse_delta, parse_forward, parse_moment
+from ottla.testing.clock.timeline import Delta, moment, moment_text, parse_delta, parse_forward, parse_moment
 from ottla.testing.clock.walk import Fired
 from ottla.testing.control.documents import ClockDocument, FiredList
 from ottla.testing.remote.asking import RemoteControl
@@ -104,4 +104,4 @@ def _policy(sessions: Sessions) -> dict[str, Any]:
 
 
 def _text(at: datetime) -> str:
-    return moment(parse_moment(at)).isoformat(timespec="milliseconds")
+    return moment_text(moment(parse_moment(at)))

@@ -27,7 +27,7 @@ from ottla.testing.testbed import Testbed
 from tests.fakes.frames import build_request_frame
 from tests.kit.clock.test_brokers import survives_eight_days
 from tests.kit.clock.world import Machine
-from tests.kit.clusters import Replicated
+from tests.kit.clusters import Replicated, three_brokers
 from tests.security.tokens import AUDIENCE, ISSUER, claims, key_set, public_jwk, token
 
 LIFETIME_MS = 3_600_000
@@ -215,8 +215,7 @@ def test_session_of_a_token_ends_with_it(guarded: Kafka, address: str) -> None:
 
 @pytest.fixture(scope="module")
 def three_bed() -> Iterator[Testbed]:
-    bed = Testbed(brokers=3, settings=cluster_settings(3), deadline=30)
-    bed.start()
+    bed = three_brokers(cluster_settings(3))
     yield bed
     bed.stop()
 

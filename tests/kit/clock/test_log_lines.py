@@ -11,6 +11,7 @@ from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.testbed import Testbed
 from ottla.timer.clock import TimerKind
+from tests.kit.clusters import three_brokers
 
 pytest_plugins = ("pytester",)
 
@@ -20,8 +21,7 @@ SKEWED = 2
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Testbed]:
-    bed = Testbed(brokers=3, settings=cluster_settings(3), deadline=20)
-    bed.start()
+    bed = three_brokers(cluster_settings(3))
     yield bed
     bed.stop()
 

@@ -96,17 +96,21 @@ class ClusterWorld:
         self.users = UserBook()
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
-        self.inspector = ClusterInspector(
-            self.judge,
-            self.truth,
-            compacts=self.plan.compacts,
-            transacts=self.plan.transacts,
-            keeps_producers=not self.plan.expires_producers and "clock" not in self.plan.faults,
-        )
+        self.inspector = self._new_inspector()
         self.principals = Principals(self) if self.plan.has_principals else None
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
+
+    def _new_inspector(self) -> ClusterInspector:
+        keeps_producers = not self.plan.expires_producers and "clock" not in self.plan.faults
+        return ClusterInspector(
+            self.judge,
+            self.truth,
+            compacts=self.plan.compacts,
+            transacts=self.plan.transacts,
+            keeps_producers=keeps_producers,
+        )
 
     def _new_store(self) -> StoreMachine:
         with contextlib.ExitStack() as stack:
