@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from ottla.coordinator.runtime.effects import ProducerIdAndEpoch
+from ottla.protocol.primitives import Buffer
 
 
 class JoinGroup(NamedTuple):
@@ -38,7 +39,8 @@ class SyncGroup(NamedTuple):
     generation: int
     protocol_type: str | None = None
     protocol_name: str | None = None
-    assignments: tuple[tuple[str, bytes], ...] = ()
+    assignments: tuple[tuple[str, Buffer], ...] = ()
+    """Views keep the frame alive in which they arrived."""
     """(member id, assignment); only the leader's counts."""
     requires_protocol: bool = False
     """Version 5 and later: protocol type and name must both be given."""

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ottla.protocol.codec import decode, encode
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import Buffer, DecodeError
 from ottla.protocol.schema import Message, define
 
 _KEY_VERSION_OFFSET: Final = 1
@@ -102,7 +102,7 @@ class StoredMember(NamedTuple):
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    assignment: bytes
+    assignment: Buffer
 
 
 class GroupMetadata(NamedTuple):
@@ -204,15 +204,18 @@ def build_group_metadata_value(metadata: GroupMetadata) -> bytes:
 
 
 def build_large_group_metadata_value(
-    metadata: GroupMetadata, members: Iterator[StoredMember], *, members_at_once: int
-) -> Generator[None, None, bytes]:
-    """The value of `metadata`, which has no members, with these. Yields after each slice of them."""
+    metadata: GroupMetadata, members: Iterator[StoredMember], *, members_at_once: int, bytes_max: int
+) -> Generator[None, None, bytes | None]:
+    """The value of `metadata`, which has no members, with these; None as soon as it has more than `bytes_max`. Yields
+    after each slice of them."""
     head = build_group_metadata_value(metadata)
     # It grows without being copied, and gives its bytes without copying them either.
     value, count = BytesIO(), 0
     value.write(head)
     while some := tuple(islice(members, members_at_once)):
         value.write(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
+        if value.tell() > bytes_max:
+            return None
         count += len(some)
         yield
     # The members stand at the end, behind their number.

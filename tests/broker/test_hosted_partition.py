@@ -19,6 +19,7 @@ from ottla.coordinator.runtime.effects import (
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import Phase
+from ottla.coordinator.runtime.step_context import NO_BOUND
 from ottla.protocol.errors import ErrorCode
 from ottla.storage.log import AppendInfo
 from ottla.timer.wheel import TimingWheel
@@ -62,7 +63,7 @@ class Owner:
         self.appended.append((records, done))
 
     def batch_bytes_max(self, index: int) -> int:
-        return LARGE_RECORD_BYTES + 100
+        return LARGE_RECORD_BYTES + 100 if self.codec == 0 else NO_BOUND
 
     def deliver(self, token: int, result: Any) -> None:
         self.replies.append((token, result))

@@ -152,7 +152,7 @@ def test_a_record_that_is_too_large_is_not_built(world: World) -> None:
 
 def test_a_large_record_is_built_where_it_is_compressed(world: World) -> None:
     world.owner.codec = 1
-    world.append(world.owner.batch_bytes_max(0) + 1)
+    world.append(3 * LARGE_RECORD_BYTES)
 
     assert len(world.owner.appended) == 1
 

@@ -6,6 +6,7 @@ elected as its leader, and unloaded when it resigns; requests of the names that 
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinators.hosted_partition import AppendDone, HostedPartition
@@ -16,15 +17,14 @@ from ottla.broker.runtime import Runtime, next_step
 from ottla.cluster.image import BrokerInfo, MetadataImage
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard
+from ottla.coordinator.runtime.step_context import NO_BOUND
+from ottla.protocol.records.compression import Codec
 from ottla.replication.partition import Partition
 from ottla.storage.log import VerificationGuard
 
 # Between the attempts to load a partition: doubled each time, as far as the second.
 LOAD_RETRY_MS = 1000
 LOAD_RETRY_MS_MAX = 60_000
-
-# Of a log that is not here any more, which says so itself.
-NO_BOUND = 1 << 62
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -138,7 +138,7 @@ class CoordinatorTopic(Generic[S]):
             if known.leader_epoch >= replica.leader_epoch:
                 return
             self.resigned(index)
-        coordinator = CoordinatorPartition(self._make_shard())
+        coordinator = self._new_coordinator(index)
         hosted = self._partitions[index] = HostedPartition(
             self._runtime, self, index, coordinator, replica.leader_epoch
         )
@@ -146,6 +146,9 @@ class CoordinatorTopic(Generic[S]):
             self._finish_loading(hosted)
         else:
             self._load_soon(hosted)
+
+    def _new_coordinator(self, index: int) -> CoordinatorPartition[S]:
+        return CoordinatorPartition(self._make_shard(), batch_bytes_max=partial(self.batch_bytes_max, index))
 
     def resigned(self, index: int) -> None:
         """The partition is led elsewhere or not at all: requests that wait here get NOT_COORDINATOR (§4.5)."""
@@ -188,8 +191,9 @@ class CoordinatorTopic(Generic[S]):
         self._replicas.append_records(self.name, index, records, done, guard)
 
     def batch_bytes_max(self, index: int) -> int:
-        """For its partitions: what the log takes in one batch."""
-        replica = self._replicas.find(self.name, index)
+        """For its partitions: what the log takes in one batch. One that is compressed may have been of any size, and a
+        log that is not here any more says so itself."""
+        replica = self._replicas.find(self.name, index) if self.codec == Codec.NONE else None
         return NO_BOUND if replica is None else replica.log.config.max_message_bytes
 
     def dispatch(self, partition: HostedPartition[S], command: Any) -> None:
@@ -247,5 +251,5 @@ class CoordinatorTopic(Generic[S]):
         hosted.reload = self._runtime.schedule(retry_ms, lambda: self._load_again(hosted))
 
     def _load_again(self, hosted: HostedPartition[S]) -> None:
-        hosted.restart_loading(CoordinatorPartition(self._make_shard()))
+        hosted.restart_loading(self._new_coordinator(hosted.index))
         self._load_soon(hosted)

@@ -31,7 +31,6 @@ from ottla.coordinator.runtime.effects import (
 from ottla.coordinator.runtime.partition import CoordinatorPartition, CoordinatorShard, Phase
 from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
 from ottla.storage.log import AppendInfo, VerificationGuard
 from ottla.timer.clock import TimerKind
@@ -354,8 +353,7 @@ class HostedPartition(Generic[S]):
                 code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
                 self._report(AppendFailed(append_id, code))
 
-        codec = self._owner.codec
-        if is_large and codec == Codec.NONE and size_bytes > (most := self._owner.batch_bytes_max(self.index)):
+        if is_large and size_bytes > (most := self._owner.batch_bytes_max(self.index)):
             # It need not be built, which takes long, to be refused.
             error = MessageTooLarge(f"records of {size_bytes} bytes, at most {most} allowed")
             self._runtime.soon(lambda: done(None, error))
@@ -363,7 +361,7 @@ class HostedPartition(Generic[S]):
         producer = effect.producer or NO_PRODUCER
         batch = build_batch(
             [Record(NO_OFFSET, wall_ms, key, value) for key, value in records],
-            codec=codec,
+            codec=self._owner.codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transactional=producer is not NO_PRODUCER,

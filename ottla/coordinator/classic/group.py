@@ -22,7 +22,7 @@ from ottla.coordinator.events import CommitOffsets
 from ottla.coordinator.records import NO_TIMESTAMP, GroupMetadata, StoredMember
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscribed_topics
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import Buffer, DecodeError
 
 
 class ClassicGroup:
@@ -256,11 +256,11 @@ class ClassicGroup:
 
     # What is stored
 
-    def metadata(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadata:
+    def metadata(self, assignments: Mapping[str, Buffer] | None = None) -> GroupMetadata:
         """What the log should say about this group; `assignments` stands in for those that members hold."""
         return self.metadata_without_members()._replace(members=tuple(self.stored_members(assignments)))
 
-    def stored_members(self, assignments: Mapping[str, bytes] | None = None) -> Iterator[StoredMember]:
+    def stored_members(self, assignments: Mapping[str, Buffer] | None = None) -> Iterator[StoredMember]:
         for member_id, member in self.members.items():
             assignment = member.assignment if assignments is None else assignments.get(member_id, b"")
             yield member.stored(self.protocol_name, assignment)

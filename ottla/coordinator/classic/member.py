@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from ottla.coordinator.events import SessionTimer
 from ottla.coordinator.records import StoredMember
+from ottla.protocol.primitives import Buffer
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """(name, metadata), in the member's order of preference."""
@@ -55,7 +56,7 @@ class Member:
     def metadata_for(self, protocol_name: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
-    def stored(self, protocol_name: str | None, assignment: bytes) -> StoredMember:
+    def stored(self, protocol_name: str | None, assignment: Buffer) -> StoredMember:
         """What the log says about it."""
         return StoredMember(
             member_id=self.member_id,
@@ -80,5 +81,5 @@ def restore_member(group_id: str, protocol_name: str | None, stored: StoredMembe
         rebalance_timeout_ms=stored.rebalance_timeout_ms,
         protocols=((protocol_name or "", stored.subscription),),
         timer_key=SessionTimer(group_id, stored.member_id),
-        assignment=stored.assignment,
+        assignment=bytes(stored.assignment),
     )

@@ -5,7 +5,7 @@ that a fleet that starts together gets one generation. From a running group, unt
 the largest rebalance timeout.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import sessions
@@ -29,7 +29,9 @@ from ottla.coordinator.records import (
 )
 from ottla.coordinator.results import JoinedMember, JoinResult, SyncResult
 from ottla.coordinator.runtime.effects import CoordinatorRecord
+from ottla.coordinator.runtime.step_context import AfterAppend
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.primitives import Buffer
 from ottla.timer.clock import TimerKind
 
 
@@ -58,7 +60,8 @@ def rebalance_as_requested(context: GroupContext, event: RequestRebalance) -> No
 
 def _start(context: GroupContext, group: ClassicGroup, why: Why) -> None:
     if group.state is COMPLETING_REBALANCE:
-        refuse_parked_syncs(context, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        for _ in refuse_parked_syncs(context, group, ErrorCode.REBALANCE_IN_PROGRESS):
+            pass
     stop_waiting_for_syncs(context, group)
     phase = group.join_phase = _initial_phase(context, group) if group.state is EMPTY else _later_phase(context, group)
     context.set_timer(JoinPhaseTimer(group.group_id), phase.deadline_ms, TimerKind.JOIN)
@@ -93,13 +96,15 @@ def _later_phase(context: GroupContext, group: ClassicGroup) -> JoinPhase:
     )
 
 
-def refuse_parked_syncs(context: GroupContext, group: ClassicGroup, error: ErrorCode) -> None:
-    """Forget this generation's assignments; members that wait for one get the error."""
-    for member in group.members.values():
+def refuse_parked_syncs(context: GroupContext, group: ClassicGroup, error: ErrorCode) -> Iterator[None]:
+    """Forget this generation's assignments; members that wait for one get the error. Yields after each slice."""
+    for number, member in enumerate(group.members.values(), 1):
         member.assignment = b""
         sync = group.take_sync(member)
         if sync is not None:
             context.reply(sync, SyncResult(error))
+        if not number % context.members_per_slice:
+            yield
 
 
 # Pending syncs
@@ -279,14 +284,16 @@ def members_to_assign(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 def _become_empty(context: GroupContext, group: ClassicGroup) -> Iterator[None]:
     group.protocol_name = None
     context.transition(group, EMPTY, "no members left")
-    record = yield from metadata_record(context, group)
-    context.append(group.group_id, [record], EmptyGroupStored(group))
+    yield from append_metadata(context, group, EmptyGroupStored(group))
 
 
-def metadata_record(
-    context: GroupContext, group: ClassicGroup, assignments: Mapping[str, bytes] | None = None
-) -> Generator[None, None, CoordinatorRecord]:
-    """What the log should say about the group, built in slices; `assignments` stand in for those that members hold."""
+def append_metadata(
+    context: GroupContext, group: ClassicGroup, after: AfterAppend, assignments: Mapping[str, Buffer] | None = None
+) -> Iterator[None]:
+    """Appends what the log should say about the group; `assignments` stand in for those that members hold.
+
+    That of a large group is built in slices. What the log would refuse for its size is not built to its end."""
+    value: bytes | None
     if len(group.members) <= context.members_per_slice:
         value = build_group_metadata_value(group.metadata(assignments))
     else:
@@ -294,8 +301,13 @@ def metadata_record(
             group.metadata_without_members(),
             group.stored_members(assignments),
             members_at_once=context.members_per_slice,
+            bytes_max=context.batch_bytes_max(),
         )
-    return CoordinatorRecord(build_group_metadata_key(group.group_id), value)
+    if value is None:
+        after.failed(context, ErrorCode.MESSAGE_TOO_LARGE)
+    else:
+        record = CoordinatorRecord(build_group_metadata_key(group.group_id), value)
+        context.append(group.group_id, [record], after)
 
 
 @dataclass(frozen=True, slots=True)

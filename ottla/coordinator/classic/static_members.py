@@ -4,7 +4,6 @@ The old id is fenced at once. While the group is Stable, and would still choose 
 notice: the replacement is stored, then answered. If that fails it is undone, unless the group has changed since.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import rebalance, sessions
@@ -50,16 +49,12 @@ def replace_static_member(context: GroupContext, group: ClassicGroup, event: Joi
     )
     if group.state is STABLE and group.choose_protocol() == group.protocol_name:
         answer = _answer_without_rebalance(group, member, event, leader_before)
-        context.run(_store(context, group, ReplacementStored(event.token, group, member, replaced, answer)))
+        stored = ReplacementStored(event.token, group, member, replaced, answer)
+        context.run(rebalance.append_metadata(context, group, stored))
     else:
         group.park_join(member, event.token)
         why = Why(Cause.STATIC_MEMBER_REPLACED, member.member_id, event.reason)
         rebalance.rebalance(context, group, why)
-
-
-def _store(context: GroupContext, group: ClassicGroup, after: "ReplacementStored") -> Iterator[None]:
-    record = yield from rebalance.metadata_record(context, group)
-    context.append(group.group_id, [record], after)
 
 
 def _described(member_id: str, described_by: Member | JoinGroup) -> StaticMember:

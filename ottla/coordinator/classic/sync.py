@@ -24,6 +24,7 @@ from ottla.coordinator.facts import (
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import SyncResult, group_error
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.primitives import Buffer
 
 
 def sync_group(context: GroupContext, event: SyncGroup) -> None:
@@ -85,7 +86,7 @@ def assigned(group: ClassicGroup, member: Member) -> SyncResult:
     return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
-def _store_assignment(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+def _store_assignment(context: GroupContext, group: ClassicGroup, assignments: dict[str, Buffer]) -> None:
     if group.storing_generation == group.generation:
         # The leader repeats itself while its first assignment is on its way. Storing this one too could leave another
         # assignment in the log than the one that members were given (I-12).
@@ -94,12 +95,12 @@ def _store_assignment(context: GroupContext, group: ClassicGroup, assignments: d
     context.run(_store(context, group, assignments))
 
 
-def _store(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> Iterator[None]:
+def _store(context: GroupContext, group: ClassicGroup, assignments: dict[str, Buffer]) -> Iterator[None]:
     missing = tuple(member_id for member_id in group.members if member_id not in assignments)
     if missing:
         context.observe(MissingAssignments(group_id=group.group_id, generation=group.generation, member_ids=missing))
-    record = yield from rebalance.metadata_record(context, group, assignments)
-    context.append(group.group_id, [record], AssignmentStored(group, group.generation, assignments))
+    stored = AssignmentStored(group, group.generation, assignments)
+    yield from rebalance.append_metadata(context, group, stored, assignments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class AssignmentStored:
 
     group: ClassicGroup
     generation: int
-    assignments: dict[str, bytes]
+    assignments: dict[str, Buffer]
 
     def completed(self, context: GroupContext) -> None:
         if self._is_awaited():
@@ -120,20 +121,24 @@ class AssignmentStored:
             StoreFailed(group_id=group.group_id, generation=self.generation, what="the assignment", error=error)
         )
         if self._is_awaited():
-            rebalance.refuse_parked_syncs(context, group, group_error(error))
-            rebalance.rebalance(context, group, Why(Cause.SYNC_STORE_FAILED, group.leader_id))
+            context.run(_begin_again(context, group, group_error(error)))
 
     def _is_awaited(self) -> bool:
         return self.group.state is COMPLETING_REBALANCE and self.group.generation == self.generation
 
 
-def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str, bytes]) -> Iterator[None]:
+def _begin_again(context: GroupContext, group: ClassicGroup, error: ErrorCode) -> Iterator[None]:
+    yield from rebalance.refuse_parked_syncs(context, group, error)
+    rebalance.rebalance(context, group, Why(Cause.SYNC_STORE_FAILED, group.leader_id))
+
+
+def _hand_out(context: GroupContext, group: ClassicGroup, assignments: dict[str, Buffer]) -> Iterator[None]:
     if len(group.members) > context.members_per_slice:
         # To replay what was stored has taken as long as a slice.
         yield
     context.transition(group, STABLE, "assignment stored")
     for number, member in enumerate(group.members.values(), 1):
-        member.assignment = assignments.get(member.member_id, b"")
+        member.assignment = bytes(assignments.get(member.member_id, b""))
         sync = group.take_sync(member)
         if sync is not None:
             sessions.renew(context, member)

@@ -28,6 +28,8 @@ from ottla.timer.clock import TimerKind
 MEMBERS_PER_SLICE: Final = 64
 """What is decided about a member takes some 30 µs, with its effects: so many take two milliseconds."""
 
+NO_BOUND: Final = 1 << 62
+
 
 class AfterAppend(Protocol):
     """What waits for records to be in the log. Exactly one of the two is called, once, with the partition's context."""
@@ -44,7 +46,11 @@ class AfterAppend(Protocol):
 class StepContext:
     """One object per partition, used for one step after the other."""
 
-    __slots__ = ("appends", "effects", "members_per_slice", "now_ms", "on_append", "rest", "wall_ms")
+    # fmt: off
+    __slots__ = (
+        "appends", "batch_bytes_max", "effects", "members_per_slice", "now_ms", "on_append", "rest", "wall_ms",
+    )
+    # fmt: on
 
     def __init__(self) -> None:
         self.appends: AppendBook[AfterAppend] = AppendBook()
@@ -53,6 +59,8 @@ class StepContext:
         self.effects: list[Effect] = []
         # Set by a partition whose state changes at the append, not at the commit.
         self.on_append: Callable[[int, Sequence[CoordinatorRecord]], None] | None = None
+        # What the log takes in one batch.
+        self.batch_bytes_max: Callable[[], int] = lambda: NO_BOUND
         self.members_per_slice = MEMBERS_PER_SLICE
         # Slices of the running step that are still to be done, in this order.
         self.rest: deque[Iterator[None]] = deque()

@@ -1,6 +1,5 @@
 """What is decided about the members of a large group comes in slices, and is one step all the same."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from ottla.coordinator.group_removal import OFFSETS_PER_SLICE
 from ottla.coordinator.records import GroupMetadata, StoredMember, build_large_group_metadata_value
 from ottla.coordinator.records import build_group_metadata_value as build
 from ottla.coordinator.runtime.effects import Reply
+from ottla.coordinator.runtime.step_context import NO_BOUND
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.harness import Client, Shell
 
@@ -37,6 +37,18 @@ def most_effects(shell: Shell) -> int:
 def rejoin(clients: list[Client]) -> None:
     for client in clients:
         client.join()
+
+
+def built(empty: GroupMetadata, members: tuple[StoredMember, ...], *, bytes_max: int) -> tuple[bytes | None, int]:
+    """The value, and how many slices came before it."""
+    building = build_large_group_metadata_value(empty, iter(members), members_at_once=PER_SLICE, bytes_max=bytes_max)
+    slices = 0
+    while True:
+        try:
+            next(building)
+            slices += 1
+        except StopIteration as end:
+            return end.value, slices
 
 
 def test_a_large_generation_begins_in_slices(shell: Shell) -> None:
@@ -128,13 +140,35 @@ def test_unloading_ends_a_step_that_is_under_way(shell: Shell) -> None:
 def test_a_value_built_in_slices_is_the_same(count: int) -> None:
     members = tuple(StoredMember(f"m{number}", None, "c", "/h", 1, 2, b"s", b"a") for number in range(count))
     empty = GroupMetadata("consumer", 3, "range", "m0", 5, ())
-    values: list[bytes] = []
 
-    def building() -> Iterator[None]:
-        values.append((yield from build_large_group_metadata_value(empty, iter(members), members_at_once=PER_SLICE)))
+    value, slices = built(empty, members, bytes_max=NO_BOUND)
 
-    assert len(list(building())) == -(-count // PER_SLICE)
-    assert values == [build(empty._replace(members=members))]
+    assert (value, slices) == (build(empty._replace(members=members)), -(-count // PER_SLICE))
+
+
+def test_a_value_that_is_too_large_is_built_no_further() -> None:
+    members = tuple(StoredMember(f"m{number}", None, "c", "/h", 1, 2, b"s", bytes(100)) for number in range(MEMBERS))
+    empty = GroupMetadata("consumer", 3, "range", "m0", 5, ())
+    whole = len(build(empty._replace(members=members)))
+
+    assert built(empty, members, bytes_max=whole)[0] is not None
+    assert built(empty, members, bytes_max=whole - 1) == (None, -(-MEMBERS // PER_SLICE) - 1)
+    assert built(empty, members, bytes_max=len(build(empty)) + 100) == (None, 0)
+
+
+def test_members_get_an_error_if_their_assignments_are_too_large(shell: Shell) -> None:
+    clients = stable(shell)
+    rejoin(clients)
+    for client in clients[1:]:
+        client.sync()
+    shell.partition.shard.context.batch_bytes_max = lambda: 100
+    shell.slices.clear()
+
+    clients[0].sync_all(clients)
+
+    assert [client.synced.error for client in clients] == [ErrorCode.UNKNOWN_SERVER_ERROR] * MEMBERS
+    assert shell.state() == "PreparingRebalance"
+    assert len(shell.slices) > MEMBERS // PER_SLICE
 
 
 def test_many_groups_and_members_are_loaded_in_slices(shell: Shell) -> None:
