@@ -44,6 +44,7 @@ _VALUE_SIZES: Final = {
     "uuid": 49,
     "string": 50,
     "bytes": 33,
+    "view": 200,
     "records": 200,
 }
 

@@ -10,10 +10,11 @@ is a field, and the fields of a structure follow it, indented by two more spaces
 
 What is no request or response, such as a record's key, has `key none`.
 
-A field has a name, a type (`[]` in front: an array) and the versions that carry it, then, where they apply: `null`
-(may be null in all its versions) or `null 7+` (since then), `tag N` (a tagged field of KIP-482), `= value` (the
-default, when it is not the type's zero). A structure that was spelled out once can be named again without its fields.
-Versions are cut to the range the message states: `0-12` and `4-12` mean the same in a message of versions 4-17.
+A field has a name, a type (`[]` in front: an array; `view`: bytes that stay in the frame) and the versions that carry
+it, then, where they apply: `null` (may be null in all its versions) or `null 7+` (since then), `tag N` (a tagged field
+of KIP-482), `= value` (the default, when it is not the type's zero). A structure that was spelled out once can be named
+again without its fields. Versions are cut to the range the message states: `0-12` and `4-12` mean the same in a message
+of versions 4-17.
 
 `define` makes the classes and does as little else as it can, for a broker imports many messages before it answers its
 first request. Field lines are understood when a constructor or codec is first asked for.
@@ -42,6 +43,7 @@ _ZEROS: Final[dict[str, Any]] = {
     "uuid": ZERO_UUID,
     "string": "",
     "bytes": b"",
+    "view": b"",
     "records": None,
 }
 API_VERSIONS: Final = 18

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.protocol.schema import Field, Message, fields_of
 
-LENGTH_FORMATS: Final = {"string": "h", "bytes": "i", "records": "i"}
+LENGTH_FORMATS: Final = {"string": "h", "bytes": "i", "view": "i", "records": "i"}
 """How non-flexible versions write the length of a type."""
 
 PREPARED_LENGTHS: Final = 17
@@ -79,9 +79,9 @@ def absent_fields(cls: type[Message], version: int) -> list[Field]:
     return [field for field in fields_of(cls) if version not in field.versions]
 
 
-def has_records(cls: type[Message], version: int) -> bool:
-    """Whether record bytes occur in this version of the message."""
+def has_type(cls: type[Message], version: int, *type_names: str) -> bool:
+    """Whether a field of one of these types occurs in this version of the message, in the message or a structure."""
     return any(
-        field.type_name == "records" or (field.struct is not None and has_records(field.struct, version))
+        field.type_name in type_names or (field.struct is not None and has_type(field.struct, version, *type_names))
         for field in plain_fields(cls, version)
     )

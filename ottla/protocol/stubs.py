@@ -83,6 +83,8 @@ def _value_type(field: Field) -> str:
         name = field.struct.__name__
     elif field.type_name in ("bool", "bytes"):
         name = field.type_name
+    elif field.type_name == "view":
+        name = "bytes | memoryview"
     elif field.type_name in FORMATS:
         name = {"uuid": "bytes", "float64": "float"}.get(field.type_name, "int")
     else:

@@ -4,6 +4,7 @@ import struct
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.wire import (
     Client,
     auto_created,
@@ -96,11 +98,35 @@ async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: 
 
         assert connection.get_buffer(-1).nbytes <= 4096
         for _ in range(10):
-            buffer = connection.get_buffer(-1)
-            connection.buffer_updated(buffer.nbytes)
+            connection.buffer_updated(connection.get_buffer(-1).nbytes)
         received = 10 * 4096
         assert connection.get_buffer(-1).nbytes <= 4 * 1024 * received
         connection.connection_lost(None)
+
+
+async def test_a_very_long_frame_is_received_where_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I-27, and that nothing is lost where the buffer becomes longer."""
+    members = [SyncGroupRequestAssignment(member_id=str(n), assignment=bytes([n]) * 1_000_000) for n in range(9)]
+    frame = build_request_frame(SyncGroupRequest(group_id="g", assignments=members), 3, 1, "c")
+    requests: list[Any] = []
+
+    def serve(_connection: Connection, _context: object, route: Any, buffer: memoryview, start: int, end: int) -> None:
+        requests.append(route.decode(buffer, start, end)[0])
+
+    monkeypatch.setattr(Connection, "_serve", serve)
+    async with running_broker(tmp_path) as broker:
+        connection, received, most = Connection(broker.server, "PLAINTEXT"), 0, 0.0
+        connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+        while received < len(frame):
+            received += feed(connection, frame[received : received + 100_000])
+            most = max(most, broker.server.memory.held_bytes / max(received, KEPT_WHILE_HELD))
+        held_at_last = broker.server.memory.held_bytes
+        connection.connection_lost(None)
+
+    assert (most <= 4, held_at_last) == (True, 0)
+    assert [(each.member_id, bytes(each.assignment)) for each in requests[0].assignments] == [
+        (each.member_id, each.assignment) for each in members
+    ]
 
 
 async def test_buffers_of_unfinished_large_frames_are_released(tmp_path: Path) -> None:
@@ -421,6 +447,7 @@ def feed(connection: Connection, data: bytes) -> int:
         piece = data[position : position + buffer.nbytes]
         buffer[: len(piece)] = piece
         position += len(piece)
+        del buffer
         connection.buffer_updated(len(piece))
         if getattr(connection.transport, "reading_paused", False):
             break

@@ -174,6 +174,34 @@ async def test_before_version_1_the_session_timeout_bounds_a_rebalance(
         assert described.members[0].rebalance_timeout_ms == rebalance_timeout_ms
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "error"),
+    [(900_000, ErrorCode.NONE), (2_000_000, ErrorCode.NONE), (4_000_000, ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+async def test_a_long_assignment_is_stored_as_far_as_the_log_takes_it(
+    tmp_path: Path, size_bytes: int, error: ErrorCode
+) -> None:
+    async with running(tmp_path, {"message.max.bytes": "3000000"}) as broker:
+        await found(broker)
+        client, other = await broker.client(), await broker.client()
+        member = await joined(client)
+        mine = bytes(range(100)) * (size_bytes // 100)
+        request = sync.SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=member.member_id,
+            assignments=[sync.SyncGroupRequestAssignment(member_id=member.member_id, assignment=mine)],
+        )
+        response = await client.ask(request, 3)
+        for _ in range(3):
+            # What arrives later does not write over it.
+            await other.ask(sync.SyncGroupRequest(group_id="x" * 30_000), 3)
+        again = await client.ask(sync.SyncGroupRequest(group_id="g", generation_id=1, member_id=member.member_id), 3)
+
+    assert (response.error_code, response.assignment) == (error, mine if error == ErrorCode.NONE else b"")
+    assert again.assignment == response.assignment
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_a_member_syncs_in_every_version(tmp_path: Path, version: int) -> None:
     async with running(tmp_path) as broker:

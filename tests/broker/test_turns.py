@@ -28,7 +28,7 @@ from tests.fakes.frames import build_request_frame
 
 ASK = ApiVersionsRequest()
 
-MS = 1_000_000
+HALF = TURN_NS // 2
 
 
 class Steps:
@@ -172,11 +172,11 @@ def test_connections_share_the_time_of_a_step() -> None:
     turns = Turns(steps.soon, steps.now_ns)
 
     assert [
-        turns.is_over(began_ns=100 * MS, now_ns=101 * MS),
-        turns.is_over(began_ns=101 * MS, now_ns=102 * MS),
+        turns.is_over(began_ns=100 * HALF, now_ns=101 * HALF),
+        turns.is_over(began_ns=101 * HALF, now_ns=102 * HALF),
     ] == [False, True]
     steps.step()
-    assert not turns.is_over(began_ns=102 * MS, now_ns=103 * MS)
+    assert not turns.is_over(began_ns=102 * HALF, now_ns=103 * HALF)
     steps.step()
 
     assert steps.actions == []
@@ -186,8 +186,8 @@ def test_requests_that_can_wait_do_so_in_a_rush_alone() -> None:
     steps = Steps()
     turns = Turns(steps.soon, steps.now_ns)
 
-    together = [turns.is_rush(100 * MS + number * TURN_NS // 2) for number in range(4)]
-    alone = [turns.is_rush(200 * MS + number * (TURN_NS + 1)) for number in range(4)]
+    together = [turns.is_rush(100 * HALF + number * HALF) for number in range(4)]
+    alone = [turns.is_rush(200 * HALF + number * (TURN_NS + 1)) for number in range(4)]
 
     assert (together, alone) == ([False, False, True, True], [False, False, False, False])
 
@@ -195,9 +195,9 @@ def test_requests_that_can_wait_do_so_in_a_rush_alone() -> None:
 def test_a_turn_in_a_rush_is_not_waited_for_again() -> None:
     steps, found = Steps(), list[bool]()
     turns = Turns(steps.soon, steps.now_ns)
-    assert [turns.is_rush(100 * MS), turns.is_rush(101 * MS), turns.is_rush(102 * MS)] == [False, False, True]
+    assert [turns.is_rush(100 * HALF), turns.is_rush(101 * HALF), turns.is_rush(102 * HALF)] == [False, False, True]
 
-    turns.wait(lambda: found.append(turns.is_rush(103 * MS)))
+    turns.wait(lambda: found.append(turns.is_rush(103 * HALF)))
     steps.step()
 
     assert found == [False]
@@ -206,9 +206,9 @@ def test_a_turn_in_a_rush_is_not_waited_for_again() -> None:
 def test_a_turn_that_was_waited_for_is_a_whole_one() -> None:
     steps, found = Steps(), list[bool]()
     turns = Turns(steps.soon, steps.now_ns)
-    turns.wait(lambda: found.append(turns.is_over(began_ns=110 * MS, now_ns=111 * MS)))
+    turns.wait(lambda: found.append(turns.is_over(began_ns=110 * HALF, now_ns=111 * HALF)))
 
-    assert turns.is_over(began_ns=100 * MS, now_ns=105 * MS)
+    assert turns.is_over(began_ns=100 * HALF, now_ns=105 * HALF)
     steps.step()
 
     assert found == [False]

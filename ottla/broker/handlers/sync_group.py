@@ -1,11 +1,13 @@
 """SyncGroup: the leader hands in the assignment, every member fetches its part (§7.3)."""
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
+from ottla.broker.server.receive_buffers import BUFFER_BYTES
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import SyncGroup
 from ottla.coordinator.results import SyncResult
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.protocol.primitives import Buffer
 
 _PROTOCOL_FROM = 5
 
@@ -23,10 +25,17 @@ def handle(groups: GroupCoordinator, context: RequestContext, request: SyncGroup
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+        assignments=_assignments(context, request),
         requires_protocol=requires_protocol,
     )
     return groups.sync(context, event, _response)
+
+
+def _assignments(context: RequestContext, request: SyncGroupRequest) -> tuple[tuple[str, Buffer], ...]:
+    """Of a frame of many megabytes they stay where they are: it lies in a buffer of the connection's own."""
+    if context.size_bytes > BUFFER_BYTES:
+        return tuple((each.member_id, each.assignment) for each in request.assignments)
+    return tuple((each.member_id, bytes(each.assignment)) for each in request.assignments)
 
 
 def _response(result: SyncResult) -> SyncGroupResponse:

@@ -29,7 +29,13 @@ from ottla.broker.server.connection_interfaces import (
     LoginGate,
 )
 from ottla.broker.server.dispatch import Route
-from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
+from ottla.broker.server.receive_buffers import (
+    KEPT_IN_TURN,
+    KEPT_WHILE_HELD,
+    SHORT_READ_MAX,
+    SMALLEST_OWN_BUFFER,
+    KeptBytes,
+)
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
@@ -115,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what there is room for matters more
         kept = self._kept
-        return self._buffers.shared if kept is None else kept.view[kept.filled :]
+        return self._buffers.shared if kept is None else kept.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         kept = self._kept
@@ -133,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         if kept.filled < len(kept.view):
             return
         if not self.holds:
-            self._handle_kept()
+            (self._count_held if kept.will_grow else self._handle_kept)()
         elif kept.filled < KEPT_WHILE_HELD:
             self._keep(kept.view, 0, kept.filled)
         else:
@@ -262,12 +268,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn_if_over(self, left_bytes: int) -> None:
         if not self.holds and self._turns.is_over(self.last_event_ns, self._now_ns()):
+            self.pause_reading()
             self._wait_for_turn(left_bytes)
 
     def _wait_for_turn(self, left_bytes: int) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
         self.holds |= HELD_BY_TURN
-        self.pause_reading()
         self._turns.wait(self._take_turn, is_little=left_bytes <= LITTLE_BYTES)
 
     def _take_turn(self) -> None:
@@ -320,16 +326,13 @@ class Connection(asyncio.BufferedProtocol):
         deferred, self._deferred = self._deferred, []
         self._responses.append_built(deferred)
 
-    # Parked requests: called by `RequestContext`.
-
     def park(self, context: RequestContext) -> None:
         if self._deferred:
             self._write_deferred()
         if self._context is context:
             self._context = None
-        # It is counted when it is answered.
         context.began_ns = self.last_event_ns
-        self._runs.append((context.route, -1))
+        self._runs.append((context.route, -1))  # It is counted when it is answered.
         if not self._responses.park(context):
             self.holds |= HELD_BY_PARKED
             if self._responses.has_long_requests:
@@ -379,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
         assert kept is not None, "nothing was kept"
         self._kept = None
         handled = self._handle(kept.view, kept.start, kept.filled)
-        if handled < kept.filled and self.holds & HELD_BY_TURN:
+        if handled < kept.filled and self._reading_paused and self.holds & HELD_BY_TURN:
             # Nothing is received until its turn, so it stays where it is.
             kept.start = handled
             self._kept = kept
@@ -393,9 +396,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
-        frame_bytes = KeptBytes.announced(view, start, end)
+        frame_bytes = 0 if self.holds else KeptBytes.announced(view, start, end)
         if self.holds:
-            kept = KeptBytes.copied(view, start, end, end - start + (0 if self._reading_paused else KEPT_WHILE_HELD))
+            is_first_in_turn = self.holds == HELD_BY_TURN and self._kept is None
+            room = 0 if self._reading_paused else KEPT_IN_TURN if is_first_in_turn else KEPT_WHILE_HELD
+            kept = KeptBytes.copied(view, start, end, end - start + room)
         elif end - start < 4 or (self.gate is not None and not self.gate.is_open):  # Which has looked at the size.
             kept = KeptBytes.copied(view, start, end, frame_bytes)
         elif SMALLEST_FRAME_SIZE <= frame_bytes - 4 <= self._owner.request_bytes_max:

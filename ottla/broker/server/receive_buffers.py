@@ -10,6 +10,9 @@ The buffers that connections keep are few, so that clients which begin frames an
 at most (I-27). When all are lent, the next connection copies, as it does with frames that are larger than a buffer.
 """
 
+import sys
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
 from ottla.replication.recent_appends import COPIED_BYTES_MAX, HELD_BYTES_MAX
 from ottla.storage.buffer_pool import BufferPool
 
@@ -22,9 +25,13 @@ BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
 SHORT_READ_MAX = COPIED_BYTES_MAX
 # Of what arrives while a connection handles nothing.
 KEPT_WHILE_HELD = 64 * 1024
+# Of what arrives while a connection waits for its turn: mostly nothing, as it has sent a request that must be answered.
+KEPT_IN_TURN = 256
 SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024
+# Frames of this size are received without being copied as their buffers grow: where the kernel can do that.
+MAPPED_FRAME = 4 << 20 if sys.platform == "linux" else 1 << 62
 _NONE = memoryview(b"")
 
 
@@ -72,9 +79,11 @@ class ReceiveBuffers:
 
 
 class KeptBytes:
-    """What a connection has received and not handled, with room for more, in a buffer of its own or a lent one."""
+    """What a connection has received and not handled, with room for more, in a buffer of its own or a lent one.
 
-    __slots__ = ("_lender", "filled", "start", "view")
+    That of a very long frame is a mapping, which the kernel makes longer without copying what is in it."""
+
+    __slots__ = ("_frame_bytes", "_lender", "_mapping", "filled", "start", "view")
 
     def __init__(self, view: memoryview, filled: int, lender: ReceiveBuffers | None = None) -> None:
         self.view = view
@@ -82,12 +91,14 @@ class KeptBytes:
         self.start = 0
         self.filled = filled
         self._lender = lender
+        self._mapping: mmap | None = None
+        self._frame_bytes = 0
 
     @classmethod
     def copied(cls, view: memoryview, start: int, end: int, capacity: int) -> "KeptBytes":
         """In a buffer for `capacity` bytes, but never much larger than what has arrived."""
         received = end - start
-        own = memoryview(bytearray(min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))))
+        own = memoryview(bytearray(_room_for(received, capacity)))
         own[:received] = view[start:end]
         return cls(own, received)
 
@@ -96,8 +107,19 @@ class KeptBytes:
         cls, buffers: ReceiveBuffers, view: memoryview, start: int, end: int, frame_bytes: int
     ) -> "KeptBytes":
         """The beginning of a frame, with room to its end or, before most of a long one has arrived, less."""
+        if frame_bytes >= MAPPED_FRAME:
+            return cls._mapped(view, start, end, frame_bytes)
         lent = buffers.lend(view, start, end, frame_bytes) if frame_bytes >= LARGE_FRAME else None
         return cls.copied(view, start, end, frame_bytes) if lent is None else cls(lent, end - start, buffers)
+
+    @classmethod
+    def _mapped(cls, view: memoryview, start: int, end: int, frame_bytes: int) -> "KeptBytes":
+        received = end - start
+        mapping = mmap(-1, _room_for(received, frame_bytes), MAP_PRIVATE | MAP_ANONYMOUS)
+        kept = cls(memoryview(mapping), received)
+        kept.view[:received] = view[start:end]
+        kept._mapping, kept._frame_bytes = mapping, frame_bytes
+        return kept
 
     @staticmethod
     def announced(view: memoryview, start: int, end: int) -> int:
@@ -105,11 +127,30 @@ class KeptBytes:
         return 4 if end - start < 4 else 4 + int.from_bytes(view[start : start + 4], "big", signed=True)
 
     @property
+    def will_grow(self) -> bool:
+        """Whether `room` makes more of it, as its frame has not arrived in full."""
+        return self.filled == len(self.view) < self._frame_bytes
+
+    def room(self) -> memoryview:
+        """Where the next bytes go. Call it only when nothing else holds a view of `view`."""
+        if self.will_grow:
+            assert self._mapping is not None, "only mappings grow"
+            self.view.release()
+            self._mapping.resize(_room_for(self.filled, self._frame_bytes))
+            self.view = memoryview(self._mapping)
+        return self.view[self.filled :]
+
+    @property
     def held_bytes(self) -> int:
         """What counts as memory of the connection: not what is lent to it, nor a buffer of the smallest size."""
-        size = len(self.view)
+        size = _room_for(self.filled, self._frame_bytes) if self.will_grow else len(self.view)
         return size if self._lender is None and size > SMALLEST_OWN_BUFFER else 0
 
     def release(self) -> None:
         if self._lender is not None:
             self._lender.give_back()
+
+
+def _room_for(received: int, capacity: int) -> int:
+    """Clients hold no more memory than a few times what they have sent."""
+    return min(capacity, max(SMALLEST_OWN_BUFFER, 4 * received))

@@ -18,7 +18,7 @@ that was kept waiting once: connections of which little waits have a queue of th
 from collections import deque
 from collections.abc import Callable
 
-TURN_NS = 2_000_000
+TURN_NS = 1_000_000
 # Between the begins of two requests of a rush there is less.
 PAUSE_NS = TURN_NS
 NEVER = -PAUSE_NS - 1
@@ -30,7 +30,7 @@ LITTLE_BYTES = 16 << 10
 READ_BYTES_PER_STEP = 1 << 20
 LITTLE_READ_BYTES = READ_BYTES_PER_STEP // 2
 # What a fetch costs even if there is nothing to read, for itself and for each partition, as bytes that are read in the
-# same time: some fifty fetches of one partition fit into a step, or four of sixty-four, which is `TURN_NS` either way.
+# same time: some fifty fetches of one partition fit into a step, or four of sixty-four: two milliseconds either way.
 READ_COST_BYTES = 16 << 10
 PARTITION_COST_BYTES = 4 << 10
 FETCH_BYTES_MAX = 8 << 20

@@ -25,12 +25,12 @@ class SyncGroupRequest(Message):
 
 class SyncGroupRequestAssignment(Message):
     member_id: str
-    assignment: bytes
+    assignment: bytes | memoryview
     def __init__(
         self,
         *,
         member_id: str = ...,
-        assignment: bytes = ...,
+        assignment: bytes | memoryview = ...,
     ) -> None: ...
 
 class SyncGroupResponse(Message):

@@ -138,4 +138,6 @@ class LinkProtocol(asyncio.BufferedProtocol):
             size = min(len(room), len(left))
             room[:size] = left[:size]
             left = left[size:]
+            # No view may be left of what may be made longer.
+            del room
             self.inner.buffer_updated(size)
