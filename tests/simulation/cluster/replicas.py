@@ -50,6 +50,8 @@ class Committed:
     sequence of producers before."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
+    sequences: set[tuple[int, int, int]] = field(default_factory=set)
+    """Of batches of idempotent producers; not where the log is compacted, or any replica may lead."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
     """Hash by base offset and leader epoch; of a single record where the log is compacted."""
     latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
@@ -190,6 +192,8 @@ class TrackedLog:
                 break
             if batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
+                if batch.sequence is not None:
+                    committed.sequences.add(batch.sequence)
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
 

@@ -97,6 +97,17 @@ def test_sequences_stand_once_but_after_restarts_of_followers(replicas, *, is_re
     assert replicas.violated == ([] if is_restarted else ["I-10"])
 
 
+def test_sequences_of_batches_that_are_committed_are_kept(replicas):
+    leader = replicas.add(("a", 0), owner="leader")
+    for first in (0, 1):
+        append(leader.log, batch("b", producer_id=1, producer_epoch=0, base_sequence=first), leader_epoch=0)
+    leader.look()
+
+    leader.commit(2, 0)
+
+    assert replicas.committed.sequences == {(1, 0, 0)}
+
+
 def test_epochs_that_are_forgotten_with_no_deletion_are_found(replicas):
     """Others may have deleted records up to there."""
     leader_that_has_deleted(replicas, 2)

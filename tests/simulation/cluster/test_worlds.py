@@ -8,6 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tests.simulation.cluster.replicas import Committed
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.world import ClusterWorld
 
@@ -109,6 +110,20 @@ def test_seeds_that_once_failed_pass(seed):
     if seed < SEEDS_SIMULATED:
         pytest.skip("make sim has run this seed")
     assert ClusterWorld(seed).run().violations == []
+
+
+@pytest.mark.parametrize(("is_committed", "violated"), [(True, []), (False, ["I-4"])])
+def test_batch_acknowledged_at_an_offset_of_others_is_found(is_committed, violated):
+    """Also below the log start, where no reader comes."""
+    world = ClusterWorld(0)
+    sequence = (7, 0, 3)
+    committed = Committed("t-0", end_offset=5, start_offset=5, sequences={sequence} if is_committed else set())
+    world.truth.image, world.inspector.committed_now = SimpleNamespace(topic=lambda _: "t"), lambda _: committed
+
+    world.check_is_committed(("t", 0), 4, ["a"], sequence)
+    world.loop.close()
+
+    assert [each.partition(":")[0] for each in world.judge.violations] == violated
 
 
 @pytest.mark.parametrize(
