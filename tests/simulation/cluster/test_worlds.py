@@ -104,6 +104,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(306093, id="record-that-an-aborted-one-without-its-marker-has-replaced"),
         pytest.param(306094, id="segment-of-an-aborted-transaction-deleted-while-it-is-read"),
         pytest.param(305743, id="first-offset-of-a-group-asked-for-before-its-marker"),
+        pytest.param(306911, id="batch-that-a-follower-alone-had-where-its-leader-deleted-others"),
     ],
 )
 def test_seeds_that_once_failed_pass(seed):
