@@ -3,7 +3,7 @@
 | state        | requests                                            | what ends it                                  |
 |--------------|-----------------------------------------------------|-----------------------------------------------|
 | TRUNCATING   | OffsetForLeaderEpoch for its own latest epoch       | the response: where to truncate (§14.5.3)     |
-| FETCHING     | Fetch from its log end, with the epoch it ends with | logs that diverge, an offset out of range     |
+| FETCHING     | Fetch from its log end, with the epoch it ends with | logs that (may) diverge, offset out of range  |
 | OUT_OF_RANGE | ListOffsets: the leader's end, then its start       | the log is truncated or stays (§14.5.4)       |
 | AWAITING_LOG | nothing                                             | the shell has truncated the log, or could not |
 | FENCED       | nothing                                             | a new term, which has another follower        |
@@ -92,6 +92,7 @@ class ReplicaFollower:
         "_asks_for_start",
         "_back_off_ms",
         "_back_off_ms_max",
+        "_has_compared",
         "_leader_high_watermark",
         "_state_after",
         "key",
@@ -112,6 +113,8 @@ class ReplicaFollower:
         self._back_off_ms = 0
         self._back_off_ms_max = back_off_ms_max
         self._leader_high_watermark: int | None = None
+        # Whether the leader has accepted an offset and epoch of this log, and said how far its own is deleted.
+        self._has_compared = False
         self._asks_for_start = False
         # The state that the end of AWAITING_LOG leads to.
         self._state_after = FollowerState.FETCHING
@@ -201,12 +204,16 @@ class ReplicaFollower:
                 return self._come_into_range(response.offset, now_ms)
             case FetchPosition() if response.diverging_epoch is not None:
                 return [self._reconcile(response.diverging_epoch.epoch, response.diverging_epoch.end_offset)]
+            case FetchPosition() if not self._has_compared and self._is_all_in_doubt(response.log_start_offset):
+                return [self._restart(response.log_start_offset)]
             case FetchPosition() if response.records:
+                self._has_compared = True
                 partition, end_offset = self.partition, self.partition.log.log_end_offset
                 high_watermark, start_offset = response.high_watermark, response.log_start_offset
                 self._leader_high_watermark = high_watermark
                 return [AppendRecords(partition, response.records, end_offset, high_watermark, start_offset)]
             case FetchPosition():
+                self._has_compared = True
                 self._leader_high_watermark = response.high_watermark
                 rose = self.partition.maybe_update_high_watermark(response.high_watermark, response.log_start_offset)
                 return [Fetched(self.partition, 0, rose)] if rose else []
@@ -259,9 +266,19 @@ class ReplicaFollower:
         if leader_offset <= end_offset:
             self._transition_to(FollowerState.FETCHING)
             return [self._back_off(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader has the offset, and refuses it", now_ms)]
+        return [self._restart(leader_offset)]
+
+    def _is_all_in_doubt(self, leader_start_offset: int) -> bool:
+        """Whether the leader has deleted all that this log has, of which not all is known to be committed: it may be
+        what a replaced leader wrote. This leader has forgotten the epochs that would show it, and accepts the offset
+        (§14.5.4). What producers wrote there may be in no other log, so that none of it may be taken for stored."""
+        end_offset = self.partition.log.log_end_offset
+        return self.partition.high_watermark < end_offset <= leader_start_offset
+
+    def _restart(self, offset: int) -> Effect:
         self._state_after = FollowerState.FETCHING
         self._transition_to(FollowerState.AWAITING_LOG)
-        return [RestartLog(self.partition, leader_offset, end_offset)]
+        return RestartLog(self.partition, offset, self.partition.log.log_end_offset)
 
     # What the shell has done to the log.
 

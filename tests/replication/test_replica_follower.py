@@ -270,6 +270,43 @@ def test_leader_that_deleted_all_records_restarts_the_log() -> None:
     assert follower.position() == (90, 90, 9, -1)
 
 
+def written_by_a_producer(*, high_watermark: int) -> ReplicaFollower:
+    """A follower with one batch, of epoch 1, which its present leader accepts."""
+    follower = follower_with(high_watermark=high_watermark)
+    append(follower.partition.log, batch("x", producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=1)
+    follower.partition.high_watermark = high_watermark
+    return follower
+
+
+@pytest.mark.parametrize("records", [b"", data(1, 4)], ids=["nothing follows", "records follow"])
+def test_batch_below_the_leaders_start_is_forgotten_if_in_doubt(records: bytes | memoryview) -> None:
+    """§14.5.4: a replaced leader wrote it. Its repetition is not stored already, wherever this replica leads."""
+    follower = written_by_a_producer(high_watermark=0)
+
+    facts = answer(follower, records=records, high_watermark=1, log_start_offset=1)
+
+    assert facts == [Restarted(follower.partition, 1)]
+    assert (dict(follower.partition.log.producers.states), follower.position()) == ({}, (1, 1, 9, -1))
+    answer(follower, records=data(1, 4), high_watermark=2, log_start_offset=1)
+    assert (follower.position(), follower.partition.high_watermark) == ((2, 1, 9, 4), 2)
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "starts"),
+    [
+        pytest.param(1, [1], id="known to be committed"),
+        pytest.param(0, [0, 1], id="compared before the leader deleted it"),
+    ],
+)
+def test_batch_below_the_leaders_start_is_remembered(high_watermark: int, starts: list[int]) -> None:
+    follower = written_by_a_producer(high_watermark=high_watermark)
+
+    for start in starts:
+        answer(follower, high_watermark=start, log_start_offset=start)
+
+    assert (list(follower.partition.log.producers.states), follower.position()) == ([7], (1, 1, 9, 1))
+
+
 def test_offset_that_the_leader_has_after_all_backs_off() -> None:
     follower = out_of_range(fetching(1, 1))
 

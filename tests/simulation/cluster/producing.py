@@ -143,7 +143,8 @@ class IdempotentProducer:
             self.waiting.popleft()
             self.known_at.add(batch.partition)
             offset = answer.base_offset if error is ErrorCode.NONE else UNKNOWN_OFFSET
-            acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL)
+            sequence = (self.producer_id, self.producer_epoch, batch.base_sequence)
+            acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL, sequence)
             return True
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.world.began_after(batch.first_sent_us, wire):
             self._begin_again()
@@ -209,12 +210,20 @@ class HopefulProducer:
             self.world.judge_error(error, f"{self.name}: produce to {partition}")
 
 
-def acknowledged(world: "ClusterWorld", partition: Partition, offset: int, values: list[str], acks: int) -> None:
+def acknowledged(
+    world: "ClusterWorld",
+    partition: Partition,
+    offset: int,
+    values: list[str],
+    acks: int,
+    sequence: tuple[int, int, int] | None = None,
+) -> None:
+    """`sequence`: producer id, epoch and first sequence of an idempotent producer."""
     world.judge.counts["acknowledged" if acks == ACKS_ALL else "acknowledged by the leader"] += len(values)
     for number, value in enumerate(values):
         world.record(Acknowledged(world.now_us, value, UNKNOWN_OFFSET if offset < 0 else offset + number))
     if acks == ACKS_ALL and offset != UNKNOWN_OFFSET:
-        world.check_is_committed(partition, offset + len(values), values)
+        world.check_is_committed(partition, offset + len(values), values, sequence)
 
 
 def batch_of(values: list[str], wall_ms: int, producer_id: int = -1, producer_epoch: int = -1, seq: int = -1) -> bytes:

@@ -46,10 +46,12 @@ class Committed:
     start_offsets: dict[str, int] = field(default_factory=dict)
     """The highest that the replica of each broker has had, in all its lives."""
     restarted_at: int = 0
-    """The highest log start offset at which a follower that had less began its log again, as Kafka's do: it knows of no
-    sequence of producers before."""
+    """The highest log start offset at which a follower began its log again, as Kafka's do where they have less: it
+    knows of no sequence of producers before."""
     prefixes: dict[int, int] = field(default_factory=lambda: {0: 0})
     """By end offset of a batch."""
+    sequences: set[tuple[int, int, int]] = field(default_factory=set)
+    """Of batches of idempotent producers; not where the log is compacted, or any replica may lead."""
     known: dict[tuple[int, int], int] = field(default_factory=dict)
     """Hash by base offset and leader epoch; of a single record where the log is compacted."""
     latest: dict[bytes, "LatestRecord"] = field(default_factory=dict)
@@ -120,7 +122,7 @@ class TrackedLog:
         """After any change of the log."""
         log = self.log
         self._note_start(log.log_start_offset)
-        if self.end_offset < log.log_start_offset:
+        if self.end_offset < log.log_start_offset or self._begins_again_at_its_end():
             self._committed.restarted_at = max(self._committed.restarted_at, log.log_start_offset)
         if log.truncations != self._truncations or self.end_offset > log.log_end_offset:
             self._truncations = log.truncations
@@ -133,6 +135,12 @@ class TrackedLog:
             self._look_at_epochs()
         if self.end_offset < log.log_end_offset:
             self._read_on()
+
+    def _begins_again_at_its_end(self) -> bool:
+        """Where its leader's log begins too, which cannot say whether they were the same up to there (§14.5.4)."""
+        log = self.log
+        is_empty = self.end_offset == log.log_start_offset == log.log_end_offset and not log.epochs.entries
+        return is_empty and log.truncations != self._truncations
 
     def note_deletions(self) -> None:
         """When its broker dies, perhaps in the middle of a deletion that no look has seen."""
@@ -190,6 +198,8 @@ class TrackedLog:
                 break
             if batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
+                if batch.sequence is not None:
+                    committed.sequences.add(batch.sequence)
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
         return True
 

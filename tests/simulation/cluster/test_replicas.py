@@ -43,6 +43,12 @@ def delete(replica, offset):
     replica.look()
 
 
+def restart(log, offset):
+    """As a follower does."""
+    log.truncate_fully_and_start_at(offset)
+    log.epochs.clear()
+
+
 def leader_that_has_deleted(replicas, offset):
     leader = replicas.add(("a", 0), ("b", 2), ("c", 2), owner="leader")
     leader.commit(3, 2)
@@ -76,18 +82,25 @@ def test_deleted_records_that_are_back_are_not_compared(replicas):
     assert replicas.violated == []
 
 
-@pytest.mark.parametrize("is_restarted", [True, False])
-def test_sequences_stand_once_but_after_restarts_of_followers(replicas, *, is_restarted):
+@pytest.mark.parametrize(
+    ("followers", "is_restarted"),
+    [
+        pytest.param([], True, id="that had less"),
+        pytest.param([("other", 0)], True, id="that had as much"),
+        pytest.param([], False, id="none"),
+    ],
+)
+def test_sequences_stand_once_but_after_restarts_of_followers(replicas, followers, *, is_restarted):
     """One that began again behind what is deleted knows of no producer, as Kafka's do, and may lead."""
     leader = replicas.add(owner="leader")
     sent = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
-    append(leader.log, batch("a", **sent), leader_epoch=0)
+    append(leader.log, batch("a", **sent), leader_epoch=1)
     leader.look()
-    leader.commit(1, 0)
+    leader.commit(1, 1)
     delete(leader, 1)
     if is_restarted:
-        follower = replicas.add(owner="follower")
-        follower.log.truncate_fully_and_start_at(1)
+        follower = replicas.add(*followers, owner="follower")
+        restart(follower.log, 1)
         follower.look()
 
     leader.log.append_as_follower(batch("a", base_offset=1, leader_epoch=1, **sent), now_wall_ms=NOW)
@@ -95,6 +108,17 @@ def test_sequences_stand_once_but_after_restarts_of_followers(replicas, *, is_re
     leader.look()
 
     assert replicas.violated == ([] if is_restarted else ["I-10"])
+
+
+def test_sequences_of_batches_that_are_committed_are_kept(replicas):
+    leader = replicas.add(("a", 0), owner="leader")
+    for first in (0, 1):
+        append(leader.log, batch("b", producer_id=1, producer_epoch=0, base_sequence=first), leader_epoch=0)
+    leader.look()
+
+    leader.commit(2, 0)
+
+    assert replicas.committed.sequences == {(1, 0, 0)}
 
 
 def test_epochs_that_are_forgotten_with_no_deletion_are_found(replicas):

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from tests.simulation.cluster.replicas import Committed
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.world import ClusterWorld
 
@@ -103,12 +104,27 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(306093, id="record-that-an-aborted-one-without-its-marker-has-replaced"),
         pytest.param(306094, id="segment-of-an-aborted-transaction-deleted-while-it-is-read"),
         pytest.param(305743, id="first-offset-of-a-group-asked-for-before-its-marker"),
+        pytest.param(306911, id="batch-that-a-follower-alone-had-where-its-leader-deleted-others"),
     ],
 )
 def test_seeds_that_once_failed_pass(seed):
     if seed < SEEDS_SIMULATED:
         pytest.skip("make sim has run this seed")
     assert ClusterWorld(seed).run().violations == []
+
+
+@pytest.mark.parametrize(("is_committed", "violated"), [(True, []), (False, ["I-4"])])
+def test_batch_acknowledged_at_an_offset_of_others_is_found(is_committed, violated):
+    """Also below the log start, where no reader comes."""
+    world = ClusterWorld(0)
+    sequence = (7, 0, 3)
+    committed = Committed("t-0", end_offset=5, start_offset=5, sequences={sequence} if is_committed else set())
+    world.truth.image, world.inspector.committed_now = SimpleNamespace(topic=lambda _: "t"), lambda _: committed
+
+    world.check_is_committed(("t", 0), 4, ["a"], sequence)
+    world.loop.close()
+
+    assert [each.partition(":")[0] for each in world.judge.violations] == violated
 
 
 @pytest.mark.parametrize(

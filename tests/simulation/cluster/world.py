@@ -187,13 +187,18 @@ class ClusterWorld:
         elif error not in PASSING:
             self.judge.violated("answers", f"{what} was answered {error.name}")
 
-    def check_is_committed(self, partition: Partition, end_offset: int, values: list[str]) -> None:
-        """I-4, at the moment at which a client learns of it."""
+    def check_is_committed(
+        self, partition: Partition, end_offset: int, values: list[str], sequence: tuple[int, int, int] | None
+    ) -> None:
+        """I-4, at the moment at which a client learns of it. `sequence`: producer id, epoch and first sequence."""
         if self.truth.image.topic(partition[0]) is None:
             return
         committed = self.inspector.committed_now(partition)
         if committed is None or max(committed.end_offset, committed.unread_end_offset) < end_offset:
             self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, beyond {committed}")
+        elif sequence is not None and sequence not in committed.sequences and not committed.unread_end_offset:
+            # Where its offset lies below the log start, nothing else could show that.
+            self.judge.violated("I-4", f"{partition}: {values} acknowledged below {end_offset}, where others were")
 
     def committed_end(self, partition: Partition) -> int:
         """What was below a leader's high watermark, so far."""
