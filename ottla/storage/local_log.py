@@ -176,6 +176,10 @@ class LocalLog:
         self.configure(config)
         self.set_active(self.active)
 
+    def stop_watching(self) -> None:
+        """Nothing is called any more when a segment begins."""
+        self.when_segment_begins = _nothing
+
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self.index_interval = config.index_interval_bytes

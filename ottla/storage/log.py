@@ -315,7 +315,9 @@ class Log:
         self._local.fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
         for segment in self.segments:
             segment.close_deleted()
-        # The log refers to itself, so it is freed at a distant time; the producers now.
+        # Who watches refers to the log: only the garbage collector would free it.
+        self._local.stop_watching()
+        # A thread at work may hold the log for long.
         self._producers.clear()
 
     def release_idle(self) -> None:

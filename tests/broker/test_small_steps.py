@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,9 @@ from ottla.cluster.store import Changes, Entry, Snapshot
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tests.broker.test_connection import FakeTransport, feed
-from tests.broker.wire import running_broker
+from tests.broker.wire import client_of, create_topic, fetch, produce, running_broker, until
 from tests.cluster.stores import Clock
 from tests.fakes.frames import build_request_frame
 
@@ -217,3 +218,21 @@ async def test_a_closed_connection_leaves_no_garbage(tmp_path: Path) -> None:
             gc.enable()
 
     assert left == []
+
+
+async def test_a_deleted_partition_leaves_no_garbage(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, log_segment_delete_delay_ms=0) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", b"value")
+        await fetch(client, "t")
+        replica = broker.replicas.find("t", 0)
+        assert replica is not None
+        left = [weakref.ref(part) for part in (replica.log, replica.log.durability)]
+        gc.collect()
+        gc.disable()
+        try:
+            del replica
+            await client.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), DeleteTopicsResponse, 5)
+            await until(broker, lambda: all(part() is None for part in left))
+        finally:
+            gc.enable()

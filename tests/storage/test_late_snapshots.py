@@ -194,7 +194,7 @@ def test_snapshot_lost_by_a_kill_is_missed_until_a_later_one() -> None:
 
 
 def test_deleted_log_lets_go_of_its_producers_at_once() -> None:
-    """It refers to itself, so that it is freed when the garbage collector comes by."""
+    """A thread that writes a snapshot holds the log."""
     directory = open_directory(FakeDisk(), FOREVER)
     log = directory.create_log("t", 0, bytes(16), FOREVER, now_wall_ms=NOW)
     append(log, *map(sent, range(6)))
