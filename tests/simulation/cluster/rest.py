@@ -15,6 +15,7 @@ from tests.simulation.cluster.keyed import KEYED
 from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
 from tests.simulation.cluster.released import held_too_much
 from tests.simulation.cluster.standalone import GROUP
+from tests.simulation.cluster.transaction_agreement import hanging
 from tests.simulation.cluster.transaction_rest import TransactionRest
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.invariants import hosted_partitions
@@ -324,13 +325,17 @@ class Rest:
 
     def _known_producers(self) -> list[str]:
         """Brokers go on to write events about groups and partitions, without producer ids. Guards go with producers
-        (I-33)."""
-        return [
-            f"{node.host} knows {len(producers)} producers and {len(producers._guards.waiting)} guards of {replica}"
-            for node in self._world.nodes.values()
-            for replica in node.broker.replicas
-            if len(producers := replica.log.producers) or len(producers._guards.waiting)
-        ]
+        (I-33). A producer stays whose transaction hangs in a replica that was away until its marker had expired."""
+        wrong = []
+        for node in self._world.nodes.values():
+            for replica in node.broker.replicas:
+                producers = replica.log.producers
+                known, guards = set(producers.states), len(producers._guards.waiting)
+                if known:
+                    known -= hanging(replica.log, self._world.undecided_in((replica.topic, replica.index)))
+                if known or guards:
+                    wrong.append(f"{node.host} knows producers {sorted(known)} and {guards} guards of {replica}")
+        return wrong
 
     def _final_log(self, topic: str, index: int) -> FinalLog:
         records = self.final_records(topic, index)

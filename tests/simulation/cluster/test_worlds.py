@@ -103,6 +103,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(305483, id="producer-of-which-one-copy-has-but-the-marker"),
         pytest.param(306093, id="record-that-an-aborted-one-without-its-marker-has-replaced"),
         pytest.param(306094, id="segment-of-an-aborted-transaction-deleted-while-it-is-read"),
+        pytest.param(307549, id="producer-whose-transaction-hangs-while-the-others-expire"),
         pytest.param(305743, id="first-offset-of-a-group-asked-for-before-its-marker"),
         pytest.param(306911, id="batch-that-a-follower-alone-had-where-its-leader-deleted-others"),
     ],

@@ -43,6 +43,25 @@ def open_transactions(log: Any) -> set[int]:
     return {state.transaction_first_offset for state in log.producers.states.values()} - {NO_OFFSET}
 
 
+def hanging(log: Any, undecided: Set[int]) -> set[int]:
+    """The producers whose transaction has begun at an undecided offset and has no end in the log, emptied markers being
+    none: it stays open, and they do not expire (§41.2)."""
+    open_since: dict[int, int] = {}
+    for segment in log.segments:
+        for batch in segment.batches_from(0):
+            header = batch.header
+            if header.is_control:
+                if marker_of(batch.view) is not None:
+                    open_since.pop(header.producer_id, None)
+            elif header.is_transactional:
+                open_since.setdefault(header.producer_id, header.base_offset)
+    return {
+        producer_id
+        for producer_id, offset in log.producers.open_transactions.items()
+        if offset in undecided and open_since.get(producer_id) == offset
+    }
+
+
 def differences(replicas: Mapping[int, Any], undecided: Set[int] = frozenset()) -> list[str]:
     """Between the logs of one partition, by broker, which all end at one offset. A transaction that began at an
     undecided one may be open in one of them only."""
