@@ -302,16 +302,18 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
 def _after_marker(
     before: ProducerState | None, header: BatchHeader, marker: TransactionMarker | None, now_wall_ms: int
 ) -> ProducerState:
-    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone."""
+    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone, and not even
+    that of a producer whose transaction is open here: the next one would be taken for a part of it."""
+    if marker is None and before is not None and before.transaction_first_offset >= 0:
+        return before
     same_epoch = before is not None and before.epoch == header.producer_epoch
     coordinator_epoch = before.coordinator_epoch if before is not None else -1
-    first_offset = before.transaction_first_offset if before is not None and marker is None else NO_OFFSET
     return ProducerState(
         epoch=header.producer_epoch,
         batches=before.batches if before is not None and same_epoch else (),
         last_timestamp=header.max_timestamp,
         coordinator_epoch=coordinator_epoch if marker is None else marker.coordinator_epoch,
-        transaction_first_offset=first_offset,
+        transaction_first_offset=NO_OFFSET,
         seen_ms=now_wall_ms,
     )
 

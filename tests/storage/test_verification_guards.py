@@ -40,9 +40,10 @@ class Producing:
             self._write(header)
         return duplicate
 
-    def abort(self, *, epoch: int = 0) -> None:
+    def abort(self, *, epoch: int = 0, emptied: bool = False) -> None:
+        """`emptied`: compaction has left the marker's batch without it."""
         header = batch(-1, epoch=epoch, attributes=TRANSACTIONAL_BIT | CONTROL_BIT)
-        self.producers.update_by_marker(header, ABORT, self.end, 0)
+        self.producers.update_by_marker(header, None if emptied else ABORT, self.end, 0)
         self.producers.confirm()
         self.end += 1
 
@@ -234,3 +235,19 @@ def test_many_guards_expire_in_rounds() -> None:
 
     guards.expire(EXPIRATION_MS, EXPIRATION_MS)
     assert guards.get(EXPIRED_AT_ONCE) is None
+
+
+def test_an_emptied_marker_opens_no_way_into_a_transaction_that_hangs(producing: Producing) -> None:
+    """A replica that was away while the marker was deleted (§45.5): the producer's next one must be asked about."""
+    producing.append(guard=producing.ask())
+    producing.abort(epoch=1, emptied=True)
+
+    assert producing.ask(1) is None, "it is open still"
+    assert producing.ask(epoch=1) is not None
+
+
+def test_an_emptied_marker_says_the_epoch_of_a_producer_that_has_nothing_open(producing: Producing) -> None:
+    producing.abort(epoch=3, emptied=True)
+
+    with pytest.raises(InvalidProducerEpoch):
+        producing.ask(epoch=2)
