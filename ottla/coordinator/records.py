@@ -211,10 +211,10 @@ def build_large_group_metadata_value(
     head = build_group_metadata_value(metadata)
     # It grows without being copied, and gives its bytes without copying them either.
     value, count = BytesIO(), 0
-    value.write(head)
+    size = value.write(head)
     while some := tuple(islice(members, members_at_once)):
-        value.write(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
-        if value.tell() > bytes_max:
+        size += value.write(build_group_metadata_value(metadata._replace(members=some))[len(head) :])
+        if size > bytes_max:
             return None
         count += len(some)
         yield

@@ -6,7 +6,7 @@ position only grows, so that one check after the last field finds any of them th
 buffer itself is an exception of `struct`. Lengths and counts are checked before anything is made of them.
 
 A message without records is copied once to `bytes`, of which slices are cheap and cannot pass the frame's end; one with
-records, or with another field of type `view`, keeps views of the caller's buffer for them.
+records, or with a field marked `view`, keeps views of the caller's buffer for them.
 
 The memory that decoding takes is bounded as module `memory` says. A frame so small that its bytes cannot exceed the
 budget, whatever they are, is decoded without the bookkeeping, by a second form of the function.
@@ -34,7 +34,7 @@ from ottla.protocol.source import (
     PREPARED_LENGTHS,
     Source,
     absent_fields,
-    has_type,
+    has_views,
     plain_fields,
     tagged_fields,
 )
@@ -75,7 +75,7 @@ class _DecoderSource:
         self.version = version
         self.charges = charges
         self.flexible = is_flexible(message, version)
-        self.keeps_views = has_type(message, version, "records", "view")
+        self.keeps_views = has_views(message, version)
         self.source = Source(dict(_NAMES))
         self.run: list[tuple[str, str]] = []  # (target, struct format) of fields still to be read together.
         self.depth = 0  # Of structures; names of a structure's variables end in it.
@@ -214,7 +214,8 @@ class _DecoderSource:
     def _bytes(self, field: Field, target: str) -> None:
         content = self._content()
         self.source.line("if e > end: raise truncated()")
-        copied = ".tobytes()" if self.keeps_views and field.type_name == "bytes" else ""
+        is_copied = self.keeps_views and field.type_name == "bytes" and not field.is_view
+        copied = ".tobytes()" if is_copied else ""
         self.source.line(f"{target} = {content}{copied}; p = e")
 
     def _inner_structure(self, field: Field, struct_class: type[Message], target: str) -> None:

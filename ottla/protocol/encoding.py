@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ottla.protocol import primitives
 from ottla.protocol.schema import FORMATS, Field, Message, fields_of, is_flexible, response_header_is_tagged
-from ottla.protocol.source import PREPARED_LENGTHS, Source, has_type, plain_fields, tagged_fields
+from ottla.protocol.source import PREPARED_LENGTHS, Source, has_records, plain_fields, tagged_fields
 
 
 class Shape(StrEnum):
@@ -53,7 +53,7 @@ class _EncoderSource:
         self.is_frame = shape is not Shape.BODY
         self.in_parts = shape is Shape.FRAME_PARTS
         self.in_slices = shape is Shape.FRAME_SLICES
-        self.splits_at_records = self.in_parts and has_type(message, version, "records")
+        self.splits_at_records = self.in_parts and has_records(message, version)
         self.source = Source(dict(_NAMES))
         self.run: list[tuple[str, str]] = []  # (expression, struct format) of fields still to be written together.
         self.depth = 0
@@ -148,7 +148,7 @@ class _EncoderSource:
             self._inner_structure(field, field.struct, value)
         elif field.type_name == "string":
             self._text(value, self.version in field.nullable)
-        elif field.type_name in ("bytes", "view"):
+        elif field.type_name == "bytes":
             self._bytes(value, self.version in field.nullable)
         elif field.type_name == "records":
             self._records(value)

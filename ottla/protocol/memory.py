@@ -44,7 +44,6 @@ _VALUE_SIZES: Final = {
     "uuid": 49,
     "string": 50,
     "bytes": 33,
-    "view": 200,
     "records": 200,
 }
 
@@ -71,7 +70,7 @@ def element_cost(field: Field, version: int) -> int:
     if field.struct is not None:
         return _LIST_SLOT + _struct_cost(field.struct, version)
     between = 0 if field.type_name in LENGTH_FORMATS else 8  # Numbers pass through a tuple.
-    return _LIST_SLOT + between + _VALUE_SIZES[field.type_name]
+    return _LIST_SLOT + between + _value_size(field)
 
 
 def _struct_cost(cls: type[Message], version: int) -> int:
@@ -81,8 +80,12 @@ def _struct_cost(cls: type[Message], version: int) -> int:
         if field.is_array:
             cost += _LIST_SIZE if field.default_is_fresh() or version in field.versions else 0
         elif version in field.versions:
-            cost += _VALUE_SIZES[field.type_name] if field.struct is None else _struct_cost(field.struct, version)
+            cost += _value_size(field) if field.struct is None else _struct_cost(field.struct, version)
     return cost
+
+
+def _value_size(field: Field) -> int:
+    return _VALUE_SIZES["records" if field.is_view else field.type_name]
 
 
 def uncharged_size(message: type[Message], version: int, flexible: bool) -> int:

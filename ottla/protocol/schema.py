@@ -10,11 +10,11 @@ is a field, and the fields of a structure follow it, indented by two more spaces
 
 What is no request or response, such as a record's key, has `key none`.
 
-A field has a name, a type (`[]` in front: an array; `view`: bytes that stay in the frame) and the versions that carry
-it, then, where they apply: `null` (may be null in all its versions) or `null 7+` (since then), `tag N` (a tagged field
-of KIP-482), `= value` (the default, when it is not the type's zero). A structure that was spelled out once can be named
-again without its fields. Versions are cut to the range the message states: `0-12` and `4-12` mean the same in a message
-of versions 4-17.
+A field has a name, a type (`[]` in front: an array) and the versions that carry it, then, where they apply: `null`
+(may be null in all its versions) or `null 7+` (since then), `tag N` (a tagged field of KIP-482), `= value` (the
+default, when it is not the type's zero), `view` (bytes of a request that are decoded to a view of its frame). A
+structure that was spelled out once can be named again without its fields. Versions are cut to the range the message
+states: `0-12` and `4-12` mean the same in a message of versions 4-17.
 
 `define` makes the classes and does as little else as it can, for a broker imports many messages before it answers its
 first request. Field lines are understood when a constructor or codec is first asked for.
@@ -43,7 +43,6 @@ _ZEROS: Final[dict[str, Any]] = {
     "uuid": ZERO_UUID,
     "string": "",
     "bytes": b"",
-    "view": b"",
     "records": None,
 }
 API_VERSIONS: Final = 18
@@ -77,6 +76,8 @@ class Field(NamedTuple):
     tag: int | None
     default: str | None
     struct: "type[Message] | None"
+    is_view: bool = False
+    """Bytes that are decoded to a view of the frame."""
 
     def default_is_fresh(self) -> bool:
         """Whether each message needs a default value of its own, because it can be changed."""
@@ -210,7 +211,7 @@ def _parse_field(words: list[str], definition: _Definition, owner: str) -> Field
     is_array = type_name.startswith("[]")
     type_name = type_name.removeprefix("[]")
     versions = _parse_versions(versions_text, definition.versions)
-    nullable, tag, default = _NO_VERSIONS, None, None
+    nullable, tag, default, is_view = _NO_VERSIONS, None, None, False
     while options:
         match options.pop(0):
             case "null":
@@ -220,9 +221,12 @@ def _parse_field(words: list[str], definition: _Definition, owner: str) -> Field
                 tag = int(options.pop(0))
             case "=":
                 default = options.pop(0)
+            case "view":
+                is_view = True
             case other:
                 raise AssertionError(f"{owner}.{name}: unknown option {other!r}")
-    return Field(name, type_name, is_array, versions, nullable, tag, default, definition.structs.get(type_name))
+    struct = definition.structs.get(type_name)
+    return Field(name, type_name, is_array, versions, nullable, tag, default, struct, is_view)
 
 
 def _parse_versions(text: str, within: Versions) -> Versions:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ottla.protocol.schema import Field, Message, fields_of
 
-LENGTH_FORMATS: Final = {"string": "h", "bytes": "i", "view": "i", "records": "i"}
+LENGTH_FORMATS: Final = {"string": "h", "bytes": "i", "records": "i"}
 """How non-flexible versions write the length of a type."""
 
 PREPARED_LENGTHS: Final = 17
@@ -79,9 +79,17 @@ def absent_fields(cls: type[Message], version: int) -> list[Field]:
     return [field for field in fields_of(cls) if version not in field.versions]
 
 
-def has_type(cls: type[Message], version: int, *type_names: str) -> bool:
-    """Whether a field of one of these types occurs in this version of the message, in the message or a structure."""
+def has_views(cls: type[Message], version: int) -> bool:
+    """Whether something in this version of the message is decoded to a view of the frame."""
+    return has_records(cls, version) or any(
+        field.is_view or (field.struct is not None and has_views(field.struct, version))
+        for field in plain_fields(cls, version)
+    )
+
+
+def has_records(cls: type[Message], version: int) -> bool:
+    """Whether record bytes occur in this version of the message."""
     return any(
-        field.type_name in type_names or (field.struct is not None and has_type(field.struct, version, *type_names))
+        field.type_name == "records" or (field.struct is not None and has_records(field.struct, version))
         for field in plain_fields(cls, version)
     )

@@ -81,10 +81,10 @@ def _parameter_type(field: Field) -> str:
 def _value_type(field: Field) -> str:
     if field.struct is not None:
         name = field.struct.__name__
+    elif field.is_view:
+        name = "bytes | memoryview"
     elif field.type_name in ("bool", "bytes"):
         name = field.type_name
-    elif field.type_name == "view":
-        name = "bytes | memoryview"
     elif field.type_name in FORMATS:
         name = {"uuid": "bytes", "float64": "float"}.get(field.type_name, "int")
     else:

@@ -302,8 +302,8 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
 def _after_marker(
     before: ProducerState | None, header: BatchHeader, marker: TransactionMarker | None, now_wall_ms: int
 ) -> ProducerState:
-    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone, and not even
-    that of a producer whose transaction is open here: the next one would be taken for a part of it."""
+    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone, and not
+    even that of a producer whose transaction is open here: the next one would be taken for a part of it."""
     if marker is None and before is not None and before.transaction_first_offset >= 0:
         return before
     same_epoch = before is not None and before.epoch == header.producer_epoch

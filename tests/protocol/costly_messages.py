@@ -46,7 +46,7 @@ def _costly_field(field: Field, version: int, rest: Path, number: int, count: in
         element = costly_message(field.struct, version, rest, count, text, others)
     elif field.type_name == "string":
         element = text
-    elif field.type_name in ("bytes", "view", "records"):
+    elif field.type_name in ("bytes", "records"):
         element = text.encode()
     else:
         element = LARGE_NUMBERS.get(field.type_name, field._replace(is_array=False).default_value())

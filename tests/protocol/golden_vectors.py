@@ -66,7 +66,7 @@ def _from_plain(field: Any, value: Any) -> Any:
             return [_from_plain(field, item) for item in value]
         case dict():
             return message_of(field.struct, value)
-        case str() if field.type_name in ("bytes", "view", "records", "uuid"):
+        case str() if field.type_name in ("bytes", "records", "uuid"):
             return bytes.fromhex(value)
         case _:
             return value

@@ -46,7 +46,7 @@ def random_element(field: Field, version: int, rng: random.Random) -> Any:
     match field.type_name:
         case "string":
             return rng.choice(TEXTS)
-        case "bytes" | "view" | "records":
+        case "bytes" | "records":
             return rng.randbytes(rng.choice([0, 1, 61, 130]))
         case "uuid":
             return rng.randbytes(16) if rng.random() < 0.8 else bytes(16)

@@ -19,7 +19,7 @@ SyncGroupRequest  key 14  versions 0-5  flexible 4+
   protocol_name      string                        5+  null = null
   assignments        []SyncGroupRequestAssignment  0+
     member_id        string                        0+
-    assignment       view                          0+
+    assignment       bytes                         0+  view
 
 SyncGroupResponse  key 14  versions 0-5  flexible 4+
   throttle_time_ms  int32   1+
