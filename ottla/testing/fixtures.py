@@ -212,6 +212,7 @@ class TestRun(FixtureRun):
         trial = self._pool.trial
         if trial is not None:
             trial.end(bed, found)
+        bed.run(bed.late_closings())
         leaks = isolation.end(isolation.TestbedWorld(bed), options)
         bed.wire.test = ""
         if trial is None or not trial.is_again:

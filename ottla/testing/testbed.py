@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 DEADLINE_S: Final = 5.0
 EMPTY: Final = ""
 CAPTURE: Final = "ottla-testing-capture"
+LATE_CLOSING_S: Final = 0.1
+LOOK_S: Final = 0.002
 """The file of a capture that is served, until it is open: then its name goes."""
 
 T = TypeVar("T")
@@ -303,6 +305,16 @@ class Testbed:
             if quiet == QUIET_TURNS:
                 break
         return self.reader.connections(worker)
+
+    async def late_closings(self) -> None:
+        """Until the connections that were opened in the running test are gone, or for `LATE_CLOSING_S`: on a busy
+        machine the kernel says some milliseconds later that a client has closed one."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + LATE_CLOSING_S
+        while any(each.opened_in == self.wire.test for each in await self.open_connections()):
+            if loop.time() >= ends_s:
+                return
+            await asyncio.sleep(LOOK_S)
 
     # Inside.
 

@@ -31,6 +31,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.security.quotas import QuotaEntity
+from ottla.testing import testbed
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import ConnectionView
@@ -374,6 +375,40 @@ def test_clients_that_were_gone_before_are_no_leaks(bed: Testbed, handle: Kafka)
 
     assert bed.run(come_and_go()) == []
     assert sum(event.api == "Metadata" for event in bed.wire.since(0)[-CLOSED_UNSEEN:]) == CLOSED_UNSEEN
+
+
+def test_connections_that_close_a_little_later_are_waited_for(
+    bed: Testbed, handle: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port = handle.bootstrap.split(":")
+    monkeypatch.setattr(bed.wire, "test", "test_late")
+
+    async def close_later() -> list[ConnectionView]:
+        client = socket.create_connection((host, int(port)))
+        assert len(await bed.open_connections()) == 1
+        asyncio.get_running_loop().call_later(0.02, client.close)
+        await bed.late_closings()
+        return await bed.open_connections()
+
+    assert bed.run(close_later()) == []
+
+
+def test_connections_of_other_tests_are_not_waited_for(
+    bed: Testbed, handle: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that a module shares, for one."""
+    monkeypatch.setattr(testbed, "LATE_CLOSING_S", 3600)
+    host, port = handle.bootstrap.split(":")
+
+    async def keep_open() -> list[str]:
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(build_request_frame(MetadataRequest(topics=[]), 4, 1, "shared"))
+            opened = await bed.open_connections()
+            monkeypatch.setattr(bed.wire, "test", "test_another")
+            await bed.late_closings()
+            return [each.opened_in for each in opened]
+
+    assert bed.run(keep_open()) == [""]
 
 
 def test_client_that_works_all_the_while_is_a_leak(bed: Testbed, handle: Kafka) -> None:
