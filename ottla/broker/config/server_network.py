@@ -213,7 +213,7 @@ class NetworkOptions:
         "fetch.max.bytes",
         57671680,
         "Maximum size of a fetch response in bytes, whatever limit the client gives. The first batch is always "
-        "returned whole. A response has at most 8 MiB beside it, so that other requests need not wait for long. "
+        "returned whole. A response has at most 4 MiB beside it, so that other requests need not wait for long. "
         "Responses that clients have not read yet share 48 MiB of memory and are smaller when it is in use.",
         at_least=1024,
     )

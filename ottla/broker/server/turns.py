@@ -33,7 +33,7 @@ LITTLE_READ_BYTES = READ_BYTES_PER_STEP // 2
 # same time: some fifty fetches of one partition fit into a step, or four of sixty-four: two milliseconds either way.
 READ_COST_BYTES = 16 << 10
 PARTITION_COST_BYTES = 4 << 10
-FETCH_BYTES_MAX = 8 << 20
+FETCH_BYTES_MAX = 4 << 20
 """What one response to a consumer may have, beyond the one batch that is always sent: some milliseconds of reading."""
 
 
