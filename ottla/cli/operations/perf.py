@@ -24,8 +24,8 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass
 class Measured:
-    """`latencies_s` of acknowledged records, each from its send on; empty for a consumer. `failure` is that of the first
-    record that was not acknowledged."""
+    """`latencies_s` of acknowledged records, each from its send on; empty for a consumer. `failure`: why the first
+    record was not acknowledged of those that were not."""
 
     records: int = 0
     size_bytes: int = 0
