@@ -21,6 +21,7 @@ from ottla.broker.admin.health import BrokerLife, LifePhase
 from ottla.broker.admin_place import AdminPlace
 from ottla.broker.assembly import Parts
 from ottla.broker.broker_data import BrokerData
+from ottla.broker.config.refused import options_for
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.logging import LazyLog
@@ -109,7 +110,8 @@ class Broker:
         )
         self.life.recovery = self.runtime.recovery
         if self.config.without_effect:
-            self.log.warning("properties without effect", names=list(self.config.without_effect))
+            names = list(self.config.without_effect)
+            self.log.warning("properties without effect", names=names, **options_for(names))
         with ExitStack() as undo:
             undo.callback(self.runtime.stop)
             undo.callback(self._end_admin)

@@ -69,11 +69,23 @@ def run(question: HealthQuestion) -> int:
         status, body = _answer(_connected(question), question)
     except (OSError, ValueError) as error:
         # A broker that was started without an admin listener, most of the time.
-        why = f"it sent nothing within {question.timeout_s:g} s" if isinstance(error, TimeoutError) else error
-        print(f"ottla: no answer from {question.url}: {why}", file=sys.stderr)
+        print(f"ottla: no answer from {question.url}: {_why(error, question)}", file=sys.stderr)
         return NO_ANSWER
     print(_summary(status, body))
     return 0 if status == 200 else NOT_HEALTHY
+
+
+def _why(error: Exception, question: HealthQuestion) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it sent nothing within {question.timeout_s:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there"
+    if isinstance(error, socket.gaierror):
+        return "the host name is not known"
+    # Of ssl.SSLError.
+    if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "it speaks no TLS: http:// is for that"
+    return str(error)
 
 
 def _connected(question: HealthQuestion) -> socket.socket:

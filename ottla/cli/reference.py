@@ -72,7 +72,8 @@ _IDLE_INTRODUCTION = """\
 
 They stand in many files, as in Kafka's sample `server.properties`, and mean nothing here. They are accepted, and one
 warning at the start lists them. Listeners of a KRaft controller (`controller.listener.names`) are left out. A trailing
-`*` stands for every name with that prefix.
+`*` stands for every name with that prefix. The broker's id and its directory are options of `ottla serve`: `--node-id`
+for `node.id` and `broker.id`, `--data-dir` for `log.dirs` and `log.dir`.
 """
 
 _REFUSED_INTRODUCTION = """\

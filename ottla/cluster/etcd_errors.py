@@ -116,7 +116,8 @@ def unreadable(text: bytes) -> Doubtful:
         return NotServed("it speaks TLS: etcds:// is for that")
     if text.startswith(_COMMON_NAME):
         return NotServed("with users, it takes from a broker no certificate that has a common name (CN)")
-    return Doubtful(f"etcd answered {text[:100]!r}")
+    shown = text[:100].decode(errors="replace").strip()
+    return Doubtful(f"its answer is none of etcd's: {shown!r}")
 
 
 def refused_connection(error: Exception) -> str | None:

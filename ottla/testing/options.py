@@ -147,7 +147,7 @@ def _directory(value: object) -> Path | None:
 
 def _number(name: str, value: object, *, lowest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value < 2**31:
-        raise ConfigError(f"{name}={value!r}: expected a whole number from {lowest} on")
+        raise ConfigError(f"{name}={value!r}: expected a whole number from {lowest} to {2**31 - 1}")
     return value
 
 

@@ -81,8 +81,8 @@ def test_answer_is_the_exit_status_and_one_line(
     [
         ("ftp://127.0.0.1:9644", "a URL begins with http:// or https://, not with ftp://"),
         ("http://127.0.0.1:ninety", "'ninety' is no port"),
-        ("http://127.0.0.1:1", "Connection refused"),
-        ("http://no.such.host.invalid", "[Errno -"),
+        ("http://127.0.0.1:1", "nothing listens there"),
+        ("http://no.such.host.invalid", "the host name is not known"),
     ],
 )
 def test_address_that_cannot_be_asked_is_a_sentence(capsys: pytest.CaptureFixture[str], url: str, why: str) -> None:
@@ -90,6 +90,12 @@ def test_address_that_cannot_be_asked_is_a_sentence(capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert said.startswith(f"ottla: no answer from {url}: ")
     assert why in said
+
+
+def test_https_at_a_plain_listener_is_said(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"https://{serve(http(READY))}"
+    assert run(HealthQuestion(url)) == NO_ANSWER
+    assert capsys.readouterr().err == f"ottla: no answer from {url}: it speaks no TLS: http:// is for that\n"
 
 
 def test_server_that_is_silent_is_given_up_in_time(capsys: pytest.CaptureFixture[str]) -> None:

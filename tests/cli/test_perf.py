@@ -4,7 +4,8 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.cli.operations.perf import Measured
-from tests.cli.embedded import json_of, output_of
+from ottla.testing.faults import Error
+from tests.cli.embedded import json_of, output_of, run_at
 
 
 def test_rates_and_latencies_of_what_was_produced_and_consumed() -> None:
@@ -20,6 +21,18 @@ def test_rates_and_latencies_of_what_was_produced_and_consumed() -> None:
     assert few["records"] == 20
     assert slow["seconds"] >= 0.04
     assert sentence.startswith("1 records sent in ")
+
+
+@pytest.mark.parametrize("command", [("perf", "produce", "speed", "--records", "1000"), ("produce", "speed")])
+def test_full_disk_is_named_when_the_client_has_no_room_for_more(command: tuple[str, ...]) -> None:
+    with BrokerThread() as broker:
+        output_of(broker, "topics", "create", "speed")
+        with broker.faults.fault(api="Produce", do=Error("KAFKA_STORAGE_ERROR"), times="unlimited"):
+            result = run_at(broker, *command, "--request-timeout", "1", stdin=f"{'x' * 1000}\n" * 1000)
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("the broker could not write to its disk, which may be full; its log says why\n")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(("percentile", "latency_ms"), [(50, 2), (75, 3), (99, 4), (100, 4), (0, 1)])

@@ -124,6 +124,11 @@ def test_a_listener_that_says_that_it_has_tls_is_believed() -> None:
     assert refused_connection(found) == "it speaks TLS: etcds:// is for that"
 
 
+def test_what_is_no_etcd_is_quoted_as_text() -> None:
+    found = unreadable(b"only GET and HEAD are served here\n")
+    assert str(found) == "its answer is none of etcd's: 'only GET and HEAD are served here'"
+
+
 async def test_one_member_with_a_good_certificate_is_enough(etcd: GuardedEtcd, elsewhere: GuardedEtcd) -> None:
     tls, _ = etcd_settings(ServerConfig(etcd.certificates), has_tls=True)
     endpoints = [("127.0.0.1", elsewhere.server.port), ("127.0.0.1", etcd.server.port)]

@@ -239,6 +239,10 @@ class HttpConnection(asyncio.BufferedProtocol):
     def _begin(self, h11: ModuleType, event: Any) -> None:
         """A request, to be answered when its body is there."""
         limits = self._limits
+        # h11 bounds what is incomplete: headers whose end has come with them are as long as what was received.
+        if sum(len(name) + len(value) for name, value in event.headers) + len(event.target) > HEADERS_BYTES_MAX:
+            self._refuse(431, f"the headers of a request have at most {HEADERS_BYTES_MAX} bytes")
+            return
         if str(event.method, "latin-1") not in limits.methods:
             allowed = ", ".join(limits.methods)
             what = "only GET and HEAD are" if limits.methods == ("GET", "HEAD") else f"one of {allowed} is"

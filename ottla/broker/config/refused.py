@@ -4,7 +4,7 @@ Kafka. The latter are accepted, and one warning lists them. Of a KRaft node's li
 well.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_security import own_part
@@ -97,6 +97,8 @@ _NOT_MISSED = frozenset(
     }
 )
 
+# Of `ottla serve`, which says by these what Kafka reads from its file.
+_OPTIONS = {"broker.id": "--node-id", "node.id": "--node-id", "log.dir": "--data-dir", "log.dirs": "--data-dir"}
 _IDLE = {
     "background.threads",
     "broker.id",
@@ -171,6 +173,12 @@ def without_idle_properties(static: Mapping[str, str]) -> tuple[dict[str, str], 
     idle = tuple(name for name, text in static.items() if is_idle(name) or _asks_for_nothing(name, text))
     kept = {name: text for name, text in static.items() if name not in idle}
     return kept | listeners_of_broker(static), idle
+
+
+def options_for(names: Sequence[str]) -> dict[str, list[str]]:
+    """For the log: those of these properties that options stand for, each with its option; empty for none."""
+    found = [f"{_OPTIONS[name]} for {name}" for name in names if name in _OPTIONS]
+    return {"instead": found} if found else {}
 
 
 def _asks_for_nothing(name: str, text: str) -> bool:

@@ -33,14 +33,20 @@ CLASSIC = ("classic", "")
 
 async def sample_groups(asker: Asker, wanted: Sequence[str]) -> dict[str, SeenGroup]:
     """Those that are named, or all."""
-    found = await asyncio.gather(*(_groups_at(asker, node_id, wanted) for node_id in asker.brokers))
+    known: set[str] = set()
+    found = await asyncio.gather(*(_groups_at(asker, node_id, wanted, known) for node_id in asker.brokers))
+    for group_id in wanted:
+        if group_id not in known:
+            asker.note("D4", f"group {group_id}: no broker that answered has it")
     return {group_id: group for each in found for group_id, group in each.items()}
 
 
-async def _groups_at(asker: Asker, node_id: int, wanted: Sequence[str]) -> dict[str, SeenGroup]:
+async def _groups_at(asker: Asker, node_id: int, wanted: Sequence[str], known: set[str]) -> dict[str, SeenGroup]:
+    """`known` gets all groups that the broker has."""
     listed = await asker.ask("D4", "groups", node_id, ListGroupsRequest(), ListGroupsResponse)
     if listed is None or listed.error_code != ErrorCode.NONE:
         return {}
+    known.update(row.group_id for row in listed.groups)
     ids = [row.group_id for row in listed.groups if not wanted or row.group_id in wanted]
     others = {row.group_id for row in listed.groups if row.group_type.lower() not in CLASSIC}
     for group_id in sorted(others.intersection(ids)):

@@ -61,6 +61,8 @@ class Sampler:
         """What does not change is read once, for the last one."""
         metadata = await self._asker.client.metadata(None)
         partitions = self._partitions(metadata)
+        for name in {*self._scope.topics} - {topic for topic, _ in partitions}:
+            self._asker.note("D9", f"topic {name}: the brokers do not list it")
         brokers = {row.node_id: SeenBroker(row.node_id, row.host, row.port, row.rack) for row in metadata.brokers}
         found, groups, seen, configs = await asyncio.gather(
             self._with_offsets(partitions, is_last=is_last),

@@ -24,12 +24,14 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass
 class Measured:
-    """`latencies_s` of acknowledged records, each from its send on; empty for a consumer."""
+    """`latencies_s` of acknowledged records, each from its send on; empty for a consumer. `failure`: why the first
+    record was not acknowledged of those that were not."""
 
     records: int = 0
     size_bytes: int = 0
     seconds: float = 0.0
     latencies_s: list[float] = field(default_factory=list[float])
+    failure: BaseException | None = None
 
     @property
     def records_per_s(self) -> float:
@@ -67,7 +69,7 @@ async def measure_produce(
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
-        raise ClientError(f"cannot produce to {destination.topic}: {sentence_of(error)}") from error
+        raise ClientError(f"cannot produce to {destination.topic}: {sentence_of(measured.failure or error)}") from error
     measured.seconds = monotonic() - started_at
     measured.size_bytes = measured.records * record_bytes
     return measured
@@ -80,6 +82,8 @@ async def _send_all(
     started_at = monotonic()
     deliveries: list[asyncio.Future[Any]] = []
     for number in range(records):
+        if measured.failure is not None:
+            break
         if throughput is not None:
             early_s = started_at + number / throughput - monotonic()
             if early_s > 0:
@@ -92,8 +96,12 @@ async def _send_all(
     measured.records = records
 
 
-def _note_latency(measured: Measured, sent_at: float, _: "asyncio.Future[Any]") -> None:
-    measured.latencies_s.append(monotonic() - sent_at)
+def _note_latency(measured: Measured, sent_at: float, delivery: "asyncio.Future[Any]") -> None:
+    error = None if delivery.cancelled() else delivery.exception()
+    if error is None:
+        measured.latencies_s.append(monotonic() - sent_at)
+    elif measured.failure is None:
+        measured.failure = error
 
 
 async def measure_consume(config: ClientConfig, source: RecordSource, limits: Limits) -> Measured:

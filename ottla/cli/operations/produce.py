@@ -105,7 +105,8 @@ async def produce_lines(
         finally:
             await producer.stop()
     except (KafkaError, OSError) as error:
-        raise ClientError(f"cannot produce to {topic}: {sentence_of(error)}") from error
+        # Where there is no room for more in the client, what came before was not acknowledged, and says why.
+        raise ClientError(f"cannot produce to {topic}: {sentence_of(tally.failure or error)}") from error
     tally.seconds = monotonic() - started_at
     if tally.failure is not None:
         lost = tally.sent - tally.acknowledged

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.admin.http import HttpRequest, HttpResponse, sentence
+from ottla.broker.admin.http import HEADERS_BYTES_MAX, HttpRequest, HttpResponse, sentence
 from ottla.broker.admin.listener import CONNECTIONS_MAX, PROBE_CONNECTIONS_MAX, AdminListener
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import LoopRuntime, StartError
@@ -191,6 +191,7 @@ def test_head_has_the_headers_and_no_body(world: World) -> None:
         (b"GET /metrics HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello", 413),
         (b"GET /metrics HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 413),
         (b"GET /metrics HTTP/1.1\r\nHost: t\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", 431),
+        (b"GET /metrics HTTP/1.1\r\nHost: t\r\nX: " + b"x" * (HEADERS_BYTES_MAX + 1) + b"\r\n\r\n", 431),
         (b"\x00\x00\x00\x10\x00\x12\x00\x03\r\n\r\n", 400),
         (b"GET /metrics HTTP/1.1\r\n\r\n", 400),
     ],

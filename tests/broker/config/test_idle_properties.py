@@ -61,6 +61,18 @@ async def test_start_lists_properties_without_effect_once(tmp_path: Path) -> Non
     assert warnings == [{"names": ["num.io.threads", "background.threads"]}]
 
 
+async def test_options_in_place_of_id_and_directory_are_named(tmp_path: Path) -> None:
+    log = RecordingLog()
+    broker = Broker(ServerConfig({"node.id": "7", "log.dirs": "/logs"}), data_dir=tmp_path, port=0, log=log)
+    await broker.start()
+    await broker.stop()
+
+    warnings = [fields for event, fields in log.events if event == "properties without effect"]
+    assert warnings == [
+        {"names": ["node.id", "log.dirs"], "instead": ["--node-id for node.id", "--data-dir for log.dirs"]}
+    ]
+
+
 async def test_start_without_idle_properties_warns_of_nothing(tmp_path: Path) -> None:
     log = RecordingLog()
     broker = Broker(ServerConfig(), data_dir=tmp_path, port=0, log=log)

@@ -59,6 +59,11 @@ def test_sound_cluster_and_then_each_fault(cluster: ClusterThread) -> None:
     assert ids(examined(at, "--topic", "orders", status=0)) == []
     assert ids(examined(at, "--fail-on", "critical", status=0)) == ["D12.no-spare", "D12.one-replica"]
     ottla(at, "topics", "delete", "alone", "tight")
+    in_vain = examined(at, "--topic", "orderz", "--group", "gg", status=0)
+    assert [each["reason"] for each in in_vain["not_checked"] if each["check"] in ("D4", "D9")] == [
+        "group gg: no broker that answered has it",
+        "topic orderz: the brokers do not list it",
+    ]
 
     killed = cluster.node_ids[2]
     cluster.kill(killed)
