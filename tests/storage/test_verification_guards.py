@@ -237,7 +237,7 @@ def test_many_guards_expire_in_rounds() -> None:
     assert guards.get(EXPIRED_AT_ONCE) is None
 
 
-def test_an_emptied_marker_opens_no_way_into_a_transaction_that_hangs(producing: Producing) -> None:
+def test_an_emptied_marker_leaves_an_open_transaction_alone(producing: Producing) -> None:
     """A replica that was away while the marker was deleted (§45.5): the producer's next one must be asked about."""
     producing.append(guard=producing.ask())
     producing.abort(epoch=1, emptied=True)
@@ -246,7 +246,7 @@ def test_an_emptied_marker_opens_no_way_into_a_transaction_that_hangs(producing:
     assert producing.ask(epoch=1) is not None
 
 
-def test_an_emptied_marker_says_the_epoch_of_a_producer_that_has_nothing_open(producing: Producing) -> None:
+def test_an_emptied_marker_raises_the_epoch_otherwise(producing: Producing) -> None:
     producing.abort(epoch=3, emptied=True)
 
     with pytest.raises(InvalidProducerEpoch):

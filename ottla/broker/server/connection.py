@@ -59,19 +59,16 @@ class Connection(asyncio.BufferedProtocol):
     # fmt: on
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
-        self._owner = owner
+        self._owner, self._runtime, self._times = owner, owner.runtime, owner.times
         self.listener_name = listener_name
         self.is_inter_broker = listener_name == owner.inter_broker_listener
-        self._runtime = owner.runtime
         self._now_ns = owner.runtime.clock.now_ns
-        self._times = owner.times
         # How many requests of the present read event had its last route; those before are in `_runs`.
         self.run_route: Route | None = None
         self.run_count = 0
         self._runs = owner.times.runs
         self._routes, self._buffers = owner.dispatcher.routes, owner.receive_buffers
-        self._memory, self._turns = owner.memory, owner.turns
-        self.fetch_room = owner.memory.fetch_room
+        self._memory, self._turns, self.fetch_room = owner.memory, owner.turns, owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
         self.peer_host = ""
         self.client: ClientIdentity | None = None
@@ -82,15 +79,13 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_timer: TimerEntry | None = None
         self.buffer = NOTHING
         self._context: RequestContext | None = None
-        # Received and not handled: the beginning of a frame, or whatever arrives during a hold.
-        self._kept: KeptBytes | None = None
-        self.holds = 0
+        self._kept: KeptBytes | None = None  # The beginning of a frame, or whatever arrives during a hold.
+        self.holds = self._held_bytes = 0
         self._reading_paused = self._handling = False
         # Of the produce requests that were handled last: they are built when the records are in the log.
         # Invariant: empty when a request is parked, and while one is.
         self._deferred: list[tuple[Route, int, Any]] = []
         self._responses = ResponseQueue(owner.times.count_parked)
-        self._held_bytes = 0
 
     @property
     def is_closed(self) -> bool:
@@ -398,8 +393,8 @@ class Connection(asyncio.BufferedProtocol):
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         frame_bytes = 0 if self.holds else KeptBytes.announced(view, start, end)
         if self.holds:
-            is_first_in_turn = self.holds == HELD_BY_TURN and self._kept is None
-            room = 0 if self._reading_paused else KEPT_IN_TURN if is_first_in_turn else KEPT_WHILE_HELD
+            is_first = self.holds == HELD_BY_TURN and self._kept is None
+            room = 0 if self._reading_paused else KEPT_IN_TURN if is_first else KEPT_WHILE_HELD
             kept = KeptBytes.copied(view, start, end, end - start + room)
         elif end - start < 4 or (self.gate is not None and not self.gate.is_open):  # Which has looked at the size.
             kept = KeptBytes.copied(view, start, end, frame_bytes)

@@ -417,8 +417,7 @@ def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) ->
 
 
 def _do_deferred_work(log: LazyLog, loop: asyncio.AbstractEventLoop) -> None:
-    """What a start need not wait for, in a thread: imports that would otherwise be a long step of the loop, when an
-    event needs the log or the first client with a transactional id comes."""
+    """What a start need not wait for, in a thread: imports that would be a long step of the loop later."""
     log.prepare()
     import_coordinator()
     tune_garbage_collector()
@@ -427,9 +426,8 @@ def _do_deferred_work(log: LazyLog, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def tune_garbage_collector() -> None:
-    """All that was imported leaves the garbage collector's sight, which would look through it for tens of milliseconds,
-    again and again, while every client waits; it seldom looks through all that is old, and often through what is young
-    (decision 0019)."""
+    """All that was imported leaves the garbage collector's sight, which would look through it again and again while all
+    clients wait; it seldom looks through all that is old, and often through what is young (decision 0019)."""
     gc.freeze()
     gc.set_threshold(gc.get_threshold()[0], MIDDLE_GENERATION_THRESHOLD, OLD_GENERATION_THRESHOLD)
 
