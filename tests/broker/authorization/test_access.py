@@ -279,7 +279,9 @@ async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.Mo
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
             assert not access.allows_topic(AclOperation.READ, f"t{name}")
-        assert len(access.view.decisions) <= 10
+            assert not access.allows_topic(AclOperation.READ, "t" * 30_000 + str(name))
+        assert 0 < len(access.view.decisions) <= 10
+        assert all(len(name) <= 1_000 for *_, name in access.view.decisions)
     assert len(authorization._views) <= 2
 
 
