@@ -112,6 +112,11 @@ async def test_a_fetch_session_is_authorized_on_each_fetch(world: Secured) -> No
     allowed = await fetch_again(2)
     assert [each.error_code for each in allowed.responses[0].partitions] == [0]
     assert allowed.responses[0].partitions[0].records
+    bob = await world.client("bob")
+    again = fetch("orders")
+    again.topics, again.session_id, again.session_epoch = [], opened.session_id, 3
+    foreign = await bob.ask(again, 12)
+    assert (foreign.error_code, foreign.responses) == (70, [])
 
 
 async def test_a_request_of_allowed_and_denied_topics_is_served(world: Secured) -> None:
