@@ -77,8 +77,8 @@ class LazyLog:
         self._fields = fields or {}
         self._fields_of_now: Callable[[], Mapping[str, Any]] = dict
         self._logger: Any = None
-        # By event; those that write to one log share them.
-        self._rates: dict[str, _Rate] = {}
+        # By event; those that write to one log share them. None: no line is left out.
+        self._rates: dict[str, _Rate] | None = {}
         self._loggers: dict[str, LazyLog] = {}
 
     def with_fields(self, **fields: Any) -> "LazyLog":
@@ -102,6 +102,13 @@ class LazyLog:
             log = self._loggers[name] = copy(self)
             log._name, log._level = name, self.levels.of(name)
             self.levels.logs.append(log)
+        return log
+
+    def without_limit(self) -> "LazyLog":
+        """The same log for one who limits its lines by itself: here none of them is left out."""
+        log = copy(self)
+        log._rates = None
+        self.levels.logs.append(log)
         return log
 
     @property
@@ -189,6 +196,8 @@ class LazyLog:
 
     def _suppressed(self, event: str) -> int | None:
         """How many lines of the event were left out before this one; None if this one is left out too."""
+        if self._rates is None:
+            return 0
         second = time.monotonic_ns() // 1_000_000_000
         rate = self._rates.get(event)
         if rate is None or rate.second != second:

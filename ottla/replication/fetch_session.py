@@ -112,6 +112,7 @@ class FetchSession:
         "id",
         "is_follower",
         "last_used_ms",
+        "owner",
         "size_bytes",
         "targets",
         "uses_topic_ids",
@@ -128,11 +129,14 @@ class FetchSession:
         self.last_used_ms = 0
         # The one that its last request came by; None when that is gone, or has another session.
         self.connection: Hashable | None = None
+        # Who has opened it, and may go on with it.
+        self.owner: Hashable = None
         self.size_bytes = 0
         # In the order in which they are served.
         self.targets: dict[PartitionKey, FetchTarget] = {}
 
-    def begin(self, *, uses_topic_ids: bool, is_follower: bool, now_ms: int) -> None:
+    def begin(self, *, owner: Hashable, uses_topic_ids: bool, is_follower: bool, now_ms: int) -> None:
+        self.owner = owner
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = is_follower
         self.created_ms = self.last_used_ms = now_ms

@@ -60,16 +60,21 @@ class FetchSessionCache:
         targets: Sequence[FetchTarget],
         forgotten: Iterable[PartitionKey],
         connection: Hashable,
+        owner: Hashable,
         uses_topic_ids: bool,
         is_follower: bool,
         now_ms: int,
     ) -> FetchContext:
-        """What the request fetches: its own partitions, or those of its session as it changes them."""
-        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if session_id in self._sessions:
-                self._drop(self._sessions[session_id])
-            return self._begin_full(epoch, targets, connection, uses_topic_ids, is_follower, now_ms)
+        """What the request fetches: its own partitions, or those of its session as it changes them.
+
+        `owner` is who sends it. A session of another is as one that there is not: its refusals would name what the
+        other fetches, and numbers can be guessed."""
         session = self._sessions.get(session_id)
+        if session is not None and session.owner is not owner and session.owner != owner:
+            session = None
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._drop(session)
+            return self._begin_full(epoch, targets, connection, owner, uses_topic_ids, is_follower, now_ms)
         if session is None or session.is_follower != is_follower:
             return FetchContext(self, (), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
@@ -98,6 +103,7 @@ class FetchSessionCache:
         epoch: int,
         targets: Sequence[FetchTarget],
         connection: Hashable,
+        owner: Hashable,
         uses_topic_ids: bool,
         is_follower: bool,
         now_ms: int,
@@ -106,7 +112,7 @@ class FetchSessionCache:
         if not opens and not is_follower:
             return FetchContext(self, targets)
         session = self._new_follower_session() if is_follower else FetchSession()
-        session.begin(uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
+        session.begin(owner=owner, uses_topic_ids=uses_topic_ids, is_follower=is_follower, now_ms=now_ms)
         session.update(targets, ())
         return FetchContext(self, targets, session=session, opens_for=connection if opens else None)
 

@@ -43,6 +43,7 @@ _SPACE = re.compile(r"(?:\s|//[^\n\r]*|/\*.*?\*/|/[^\n\r]*)+", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\-\u00a0-\U0010ffff]*")
 _QUOTED = re.compile(r"\"((?:[^\"\\\n\r]|\\[^\n\r])*)\"|'((?:[^'\\\n\r]|\\[^\n\r])*)'")
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_CLASS = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)+[A-Za-z_$][A-Za-z0-9_$]*|[A-Za-z_]+LoginModule")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 
 
@@ -67,7 +68,9 @@ def _module(name: str) -> LoginModule:
         return LoginModule(name.rpartition(".")[2])
     except ValueError:
         served = ", ".join(module.value for module in LoginModule)
-        raise JaasError(f"the login module {name} is not supported, but {served} are") from None
+        # What is no name of a class may be a password in its place.
+        which = f"the login module {name}" if _CLASS.fullmatch(name) else "what a login configuration begins with here"
+        raise JaasError(f"{which} is not supported, but {served} are") from None
 
 
 def _options(tokens: list[_Token]) -> dict[str, str]:
@@ -78,7 +81,7 @@ def _options(tokens: list[_Token]) -> dict[str, str]:
         if key.is_sign or not _is_sign(tokens, position + 1, "="):
             raise JaasError(f"behind option {len(options) + 1}, '=' is missing")
         if position + 2 >= len(tokens) or tokens[position + 2].is_sign:
-            raise JaasError(f"option {key.text} has no value")
+            raise JaasError(f"option {len(options) + 1} has no value")
         options[key.text] = tokens[position + 2].text
         position += 3
     if position == len(tokens):
@@ -106,6 +109,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         elif text[position] in "=;":
             yield _Token(text[position], is_sign=True)
             position += 1
+        elif text[position] in "\"'":
+            raise JaasError(f"the quote at character {position + 1} of the login configuration is not closed")
         else:
             raise JaasError(
                 f"character {position + 1} of the login configuration cannot stand there; values that begin with a "

@@ -6,6 +6,10 @@ KIP-124), `TokenBucket` for changes of topics (KIP-599). Sources: SampledStat, R
 
 from array import array
 from math import floor
+from typing import Final
+
+THROTTLE_MS_MAX: Final = 2**31 - 1
+"""Answers have 32 bits for it; a quota may be next to nothing."""
 
 
 class Window:
@@ -45,7 +49,7 @@ class Rate:
         value = amount * 1000 / elapsed_ms
         if value <= limit_per_s:
             return 0
-        return floor((value - limit_per_s) / limit_per_s * elapsed_ms + 0.5)
+        return floor(min((value - limit_per_s) / limit_per_s * elapsed_ms + 0.5, THROTTLE_MS_MAX))
 
     def per_second(self, now_ms: int) -> float:
         amount, elapsed_ms = self._measured(now_ms)
@@ -99,7 +103,7 @@ class TokenBucket:
     def throttle_ms(self, limit_per_s: float, now_ms: int) -> int:
         """Until the bucket is no longer in debt; 0 if it is not."""
         tokens = self.tokens(limit_per_s, now_ms)
-        return floor(-tokens / limit_per_s * 1000 + 0.5) if tokens < 0 else 0
+        return floor(min(-tokens / limit_per_s * 1000 + 0.5, THROTTLE_MS_MAX)) if tokens < 0 else 0
 
     def _most(self, limit_per_s: float) -> float:
         return self._window.size_ms / 1000 * limit_per_s

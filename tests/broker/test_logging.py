@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.broker.coordinators.observers import log_fact
-from ottla.broker.logging import GROUP_LOGGER, HELD_LINES_MAX, LINES_PER_SECOND, LazyLog
+from ottla.broker.logging import GROUP_LOGGER, HELD_LINES_MAX, LEVELS, LINES_PER_SECOND, ROOT, LazyLog
 from ottla.coordinator.facts import Cause, RebalanceStarted
 
 
@@ -163,6 +163,19 @@ def test_event_that_repeats_is_suppressed_and_counted(monkeypatch: pytest.Monkey
     numbers = [line.get("number") for line in written]
     assert numbers == [*range(LINES_PER_SECOND), None, 100, 101]
     assert [line.get("suppressed") for line in written[-2:]] == [80, None]
+
+
+def test_who_limits_its_lines_by_itself_has_all_of_them() -> None:
+    stream = io.StringIO()
+    log = LazyLog("json", "info", stream)
+    own = log.without_limit()
+    for number in range(5 * LINES_PER_SECOND):
+        own.info("again", number=number)
+    assert [line["number"] for line in lines(stream)] == [*range(5 * LINES_PER_SECOND)]
+
+    log.levels.set(ROOT, LEVELS["error"])
+    own.info("again", number=-1)
+    assert len(lines(stream)) == 5 * LINES_PER_SECOND
 
 
 def test_deadline_of_a_fact_is_written_by_the_wall_clock() -> None:

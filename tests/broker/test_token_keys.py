@@ -155,6 +155,13 @@ class Answers(http.server.BaseHTTPRequestHandler):
                 self.send_response(302)
                 self.send_header("Location", "/keys")
                 self.end_headers()
+            case "/garbage":
+                self.wfile.write(b"hello\r\n")
+            case "/cut":
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b"ff\r\nhello")
             case _:
                 self.answer(404, b"")
 
@@ -192,3 +199,9 @@ def test_answer_cannot_send_elsewhere_nor_fill_the_memory(url: str) -> None:
         fetch_url(f"{url}/other")
     with pytest.raises(KeySetError, match="more than 1,048,576 bytes"):
         fetch_url(f"{url}/large")
+
+
+@pytest.mark.parametrize("path", ["garbage", "cut"])
+def test_answer_that_is_no_http_fails_as_one_that_does_not_come(url: str, path: str) -> None:
+    with pytest.raises(OSError, match="no HTTP that can be read"):
+        fetch_url(f"{url}/{path}")

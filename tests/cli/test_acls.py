@@ -53,7 +53,7 @@ def test_acls_of_principals_or_of_resources_are_removed(broker: BrokerThread) ->
     output_of(broker, "acls", "add", *both, "--operation", "READ", "--operation", "WRITE", "--topic", "t")
     assert len(json_of(broker, "acls", "list")) == 4
     one = ("--allow-principal", "User:a", "--operation", "READ", "--topic", "t")
-    assert output_of(broker, "acls", "remove", "--yes", *one) == "removed 1 ACLs\n"
+    assert output_of(broker, "acls", "remove", "--yes", *one) == "removed 1 ACL\n"
     assert json_of(broker, "acls", "remove", "--yes", "--topic", "t") == {"removed": 3}
     assert json_of(broker, "acls", "list") == []
 

@@ -150,6 +150,7 @@ class Broker:
             targets,
             [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
             connection=request.replica_state.replica_id,
+            owner="broker",
             uses_topic_ids=True,
             is_follower=True,
             now_ms=self.cluster.now_ms,

@@ -4,6 +4,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from ottla.protocol.errors import ErrorCode
 from ottla.replication.fetch_session import (
     EPOCH_MAX,
@@ -34,6 +36,9 @@ class SentData:
     preferred_read_replica: int = -1
 
 
+WHOLE: dict[str, Any] = {"owner": "alice", "uses_topic_ids": False, "is_follower": False, "now_ms": 0}
+
+
 def targets(*names: str, offset: int = 0) -> list[FetchTarget]:
     return [FetchTarget(name, ZERO, 0, fetch_offset=offset, max_bytes=100) for name in names]
 
@@ -44,7 +49,13 @@ def cache(slots: int = 10) -> FetchSessionCache:
 
 
 def begin(sessions: FetchSessionCache, session_id: int, epoch: int, *names: str, **fields: Any) -> FetchContext:
-    fields = {"connection": object(), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
+    fields = {
+        "connection": object(),
+        "owner": "alice",
+        "uses_topic_ids": False,
+        "is_follower": False,
+        "now_ms": 0,
+    } | fields
     offset, forgotten = fields.pop("offset", 0), fields.pop("forgotten", ())
     return sessions.begin(session_id, epoch, targets(*names, offset=offset), forgotten, **fields)
 
@@ -250,10 +261,30 @@ def many(size_bytes: int) -> list[FetchTarget]:
 
 def opened_with(sessions: FetchSessionCache, size_bytes: int, **fields: Any) -> FetchContext:
     wanted = many(size_bytes)
-    fields = {"connection": object(), "uses_topic_ids": False, "is_follower": False, "now_ms": 0} | fields
+    fields = {
+        "connection": object(),
+        "owner": "alice",
+        "uses_topic_ids": False,
+        "is_follower": False,
+        "now_ms": 0,
+    } | fields
     context = sessions.begin(0, INITIAL_EPOCH, wanted, (), **fields)
     context.answered([SentData() for _ in wanted], fields["now_ms"])
     return context
+
+
+@pytest.mark.parametrize("epoch", [INITIAL_EPOCH, FINAL_EPOCH, 1, 2])
+def test_a_session_of_another_is_as_one_that_there_is_not(epoch: int) -> None:
+    sessions = cache()
+    session_id = opened(sessions, "a").session_id
+
+    answers = [begin(sessions, number, epoch, owner="bob") for number in (session_id, session_id + 1)]
+
+    assert [(each.error, list(each.targets)) for each in answers] == [(answers[0].error, [])] * 2
+    assert (answers[0].error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND) == (epoch > 0)
+    # On another connection too, as long as it is the same client.
+    again = begin(sessions, session_id, 1, "a", connection=object())
+    assert (again.error, again.session_id) == (ErrorCode.NONE, session_id)
 
 
 def test_a_session_of_too_many_partitions_is_not_opened() -> None:
@@ -267,7 +298,7 @@ def test_a_session_of_too_many_partitions_is_not_opened() -> None:
 def test_session_that_grows_too_large_ends_with_its_response() -> None:
     sessions = cache()
     session_id = opened(sessions, "a").session_id
-    fields: Any = {"connection": 1, "uses_topic_ids": False, "is_follower": False, "now_ms": 0}
+    fields: Any = WHOLE | {"connection": 1}
 
     grown = sessions.begin(session_id, 1, many(SESSION_BYTES_MAX), (), **fields)
 

@@ -83,13 +83,28 @@ def test_what_breaks_the_grammar_is_refused(text: str) -> None:
         parse_jaas(text)
 
 
-@pytest.mark.parametrize("text", ["user_a='hidden'", "a='hidden' b", "a='hidden';c=d", "a='hidden", "a=9hidden"])
+@pytest.mark.parametrize(
+    "text", ["user_a='hidden'", "a='hidden' b", "a='hidden';c=d", "a='hidden", "a=9hidden", 'a="hid"hidden=;']
+)
 def test_no_sentence_has_a_value(text: str) -> None:
     with pytest.raises(JaasError) as refused:
         parse_jaas(f"{PLAIN} required {text}")
     assert "hidden" not in str(refused.value)
     entry = parse_jaas(f"{PLAIN} required user_a=hidden;")
     assert "hidden" not in repr(entry)
+
+
+def test_a_password_in_place_of_all_is_not_shown() -> None:
+    with pytest.raises(JaasError) as refused:
+        parse_jaas("hidden is my password;")
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_a_string_that_is_cut_short_says_where_it_begins(quote: str) -> None:
+    begun = f"{PLAIN} required user_a={quote}"
+    with pytest.raises(JaasError, match=f"^the quote at character {len(begun)} of the login configuration is not"):
+        parse_jaas(f"{begun}hidden;")
 
 
 @given(

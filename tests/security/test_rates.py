@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.security.rates import Rate, TokenBucket, Window
+from ottla.security.rates import THROTTLE_MS_MAX, Rate, TokenBucket, Window
 
 WINDOW = Window(11, 1000)
 
@@ -157,3 +157,11 @@ def test_a_bucket_may_be_overdrawn_once() -> None:
     assert bucket.throttle_ms(1, 4000) == 1000
     assert bucket.throttle_ms(1, 100_000) == 0
     assert bucket.tokens(1, 100_000) == 11
+
+
+@pytest.mark.parametrize("limit", [1e-9, 1e-300, 5e-324])
+def test_a_throttle_fits_its_field_however_small_the_quota(limit: float) -> None:
+    rate, bucket = Rate(WINDOW), TokenBucket(WINDOW, limit, now_ms=0)
+    rate.record(1e9, 0)
+    bucket.take(1e9, limit, 0)
+    assert rate.throttle_ms(limit, 0) == bucket.throttle_ms(limit, 0) == THROTTLE_MS_MAX == 2**31 - 1

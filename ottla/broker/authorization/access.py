@@ -14,7 +14,15 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.runtime import Runtime, StartError
 from ottla.cluster.image import MetadataImage
 from ottla.replication.fetch_session import NEVER_SENT, FetchContext
-from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, Permission, ResourceType, normal_host
+from ottla.security.acl import (
+    CLUSTER_NAME,
+    NAME_LENGTH_MAX,
+    OPERATIONS_OF,
+    AclOperation,
+    Permission,
+    ResourceType,
+    normal_host,
+)
 from ottla.security.acl_index import NO_ACLS
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer, Decision
@@ -24,7 +32,7 @@ T = TypeVar("T")
 VIEWS_MAX = 1_000
 """Principals, each from a host, whose decisions are kept."""
 DECISIONS_MAX = 1_000
-"""Kept of each of them."""
+"""Kept of each of them, of names that an ACL may have."""
 _FAILED = Decision(False, "error")
 _SOME_NAME = "*"
 _READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
@@ -48,6 +56,9 @@ class View:
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         """What is not among `decisions`, where it is kept."""
         decision = self.authorizer.decide(*self.who, operation, resource_type, name)
+        if len(name) > NAME_LENGTH_MAX:
+            # No ACL has such a name, and clients may choose thousands of them.
+            return decision
         if len(self.decisions) >= DECISIONS_MAX:
             self.decisions.clear()
             self.allowed.clear()

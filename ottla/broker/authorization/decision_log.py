@@ -27,6 +27,8 @@ class DecisionLog:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._log = runtime.log.security
+        # Of one log for all, who is refused often would hide the refusals of others.
+        self._refused = self._log.without_limit()
         self._seconds: dict[Principal, _Second] = {}
         self.refusals: Counter[tuple[AclOperation, ResourceType]] = Counter()
         """What was asked for and is denied, by the operation and the kind of resource."""
@@ -54,7 +56,7 @@ class DecisionLog:
             self.refusals[operation, kind] += 1
             if not log.writes("info") or not self._has_room(principal):
                 return
-            write = log.info
+            write = self._refused.info
         write(
             "authorization",
             result="allowed" if decision.is_allowed else "denied",
@@ -105,7 +107,7 @@ class DecisionLog:
         if second is None or second.number != number:
             if second is not None and second.count > REFUSALS_PER_SECOND:
                 left_out = second.count - REFUSALS_PER_SECOND
-                self._log.info("authorizations not logged", principal=str(principal), denied=left_out)
+                self._refused.info("authorizations not logged", principal=str(principal), denied=left_out)
             if len(self._seconds) >= PRINCIPALS_MAX:
                 self._seconds.clear()
             second = self._seconds[principal] = _Second(number)

@@ -144,6 +144,7 @@ def _begin(
         targets,
         forgotten,
         context.connection,
+        context.principal,
         uses_topic_ids,
         is_follower,
         now_ms,

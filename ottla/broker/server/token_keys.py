@@ -5,6 +5,7 @@ name only once a minute: the keys may have just been changed, and a client that 
 """
 
 import asyncio
+import http.client
 import urllib.error
 import urllib.request
 from collections import OrderedDict
@@ -143,6 +144,9 @@ def fetch_url(url: str) -> bytes:
             raise OSError(f"the answer was {error.code} {error.reason}") from None
         except urllib.error.URLError as error:
             raise OSError(f"cannot be reached: {error.reason}") from None
+        except http.client.HTTPException as error:
+            # No OSError: it would end the fetching for good.
+            raise OSError(f"the answer is no HTTP that can be read ({type(error).__name__})") from None
     if len(content) > BYTES_MAX:
         raise KeySetError(f"it has more than {BYTES_MAX:,} bytes")
     return content

@@ -125,7 +125,7 @@ def add_acls(session: Session, **options: Any) -> None:
     if session.output.as_json:
         session.output.json([_shown(acl) for acl in wanted])
         return
-    session.output.say(f"added {len(wanted)} ACLs")
+    session.output.say(f"added {_count(len(wanted))}")
 
 
 @acls.command("list")
@@ -174,7 +174,11 @@ def remove_acls(session: Session, yes: bool, **options: Any) -> None:
     if session.output.as_json:
         session.output.json({"removed": count})
         return
-    session.output.say(f"removed {count} ACLs")
+    session.output.say(f"removed {_count(count)}")
+
+
+def _count(acls: int) -> str:
+    return "1 ACL" if acls == 1 else f"{acls} ACLs"
 
 
 def _asked(options: dict[str, Any]) -> Asked:

@@ -112,6 +112,11 @@ async def test_a_fetch_session_is_authorized_on_each_fetch(world: Secured) -> No
     allowed = await fetch_again(2)
     assert [each.error_code for each in allowed.responses[0].partitions] == [0]
     assert allowed.responses[0].partitions[0].records
+    bob = await world.client("bob")
+    again = fetch("orders")
+    again.topics, again.session_id, again.session_epoch = [], opened.session_id, 3
+    foreign = await bob.ask(again, 12)
+    assert (foreign.error_code, foreign.responses) == (70, [])
 
 
 async def test_a_request_of_allowed_and_denied_topics_is_served(world: Secured) -> None:
@@ -279,7 +284,9 @@ async def test_decisions_kept_are_bounded(world: Secured, monkeypatch: pytest.Mo
         access = authorization.access(Principal("User", f"u{number}"), "127.0.0.1", "Metadata")
         for name in range(30):
             assert not access.allows_topic(AclOperation.READ, f"t{name}")
-        assert len(access.view.decisions) <= 10
+            assert not access.allows_topic(AclOperation.READ, "t" * 30_000 + str(name))
+        assert 0 < len(access.view.decisions) <= 10
+        assert all(len(name) <= 1_000 for *_, name in access.view.decisions)
     assert len(authorization._views) <= 2
 
 

@@ -118,6 +118,18 @@ def test_a_strict_request_is_refused_topic_by_topic() -> None:
     World().run(story)
 
 
+@pytest.mark.parametrize("version", [5, 7])
+def test_a_quota_of_next_to_nothing_is_answered_too(version: int) -> None:
+    async def story(world: World) -> None:
+        await world.set_quota(APP, controller_mutation_rate=1e-9)
+        client = await world.client()
+        answer = await client.ask(creating(8, 8), version)
+        assert [each.error_code for each in answer.topics] == [0, THROTTLED if version == 7 else 0]
+        assert 2**31 - 5_000 < answer.throttle_time_ms < 2**31
+
+    World().run(story)
+
+
 def test_an_old_request_is_served_and_throttled() -> None:
     async def story(world: World) -> None:
         await world.set_quota(APP, controller_mutation_rate=1)
