@@ -114,7 +114,8 @@ class ProducerStateManager:
         if state is not None:
             if epoch < state.epoch:
                 raise _of_an_older_epoch(producer_id, epoch, state.epoch)
-            if epoch == state.epoch and state.transaction_first_offset >= 0:
+            # Without a batch of this epoch, what is open is of an earlier one, of which the marker has come emptied.
+            if epoch == state.epoch and state.transaction_first_offset >= 0 and state.batches:
                 return None
         return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
 
@@ -302,18 +303,16 @@ _new_state: Callable[[tuple[int, tuple[ProducerBatch, ...], int, int, int, int]]
 def _after_marker(
     before: ProducerState | None, header: BatchHeader, marker: TransactionMarker | None, now_wall_ms: int
 ) -> ProducerState:
-    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone, and not
-    even that of a producer whose transaction is open here: the next one would be taken for a part of it."""
-    if marker is None and before is not None and before.transaction_first_offset >= 0:
-        return before
+    """The end of a transaction closes it. A control batch that compaction has emptied says the epoch alone."""
     same_epoch = before is not None and before.epoch == header.producer_epoch
     coordinator_epoch = before.coordinator_epoch if before is not None else -1
+    first_offset = before.transaction_first_offset if before is not None and marker is None else NO_OFFSET
     return ProducerState(
         epoch=header.producer_epoch,
         batches=before.batches if before is not None and same_epoch else (),
         last_timestamp=header.max_timestamp,
         coordinator_epoch=coordinator_epoch if marker is None else marker.coordinator_epoch,
-        transaction_first_offset=NO_OFFSET,
+        transaction_first_offset=first_offset,
         seen_ms=now_wall_ms,
     )
 
