@@ -5,7 +5,7 @@ at which no failure can undo it any more: only then may markers be written and c
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.coordinator.transactions import entry
@@ -24,6 +24,16 @@ class Decision(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_commit: bool
+
+
+class Decided(NamedTuple):
+    """A transaction that is not complete yet."""
+
+    decision: Decision
+    state: TransactionMetadata
+    coordinator_index: int
+    missing: set[Participant]
+    """Partitions of it in which no marker has been replicated yet, and which have not been deleted either."""
 
 
 class OpenTransaction(NamedTuple):
@@ -49,7 +59,9 @@ class Decisions:
         self._markers: dict[tuple[Participant, Decision], set[int]] = {}
         # Within the step that is looked at: its parts are looked at in any order.
         self._written: list[tuple[Participant, int, Decision]] = []
-        self._completed: list[tuple[str, Decision, frozenset[Participant]]] = []
+        self._completed: list[tuple[str, Decided]] = []
+        # By transactional id.
+        self._decided: dict[str, Decided] = {}
         self._is_blind = False
 
     # What is seen of a step.
@@ -76,6 +88,15 @@ class Decisions:
             decision = Decision(header.producer_id, header.producer_epoch, marker.is_commit)
             self._written.append((where, header.base_offset, decision))
 
+    def note_deleted(self, index: int, held: Mapping[str, Any], find: Callable[[str, int], Any]) -> None:
+        """A coordinator holds these entries, and its broker's metadata finds None for a partition that was deleted: it
+        needs no marker of a transaction that is decided (§13.5.4). One that was deleted and made again before needs it,
+        and so does one of which only other brokers know that it was deleted."""
+        for transactional_id, decided in self._decided.items():
+            entry = held.get(transactional_id) if decided.coordinator_index == index else None
+            if entry is not None and entry.metadata == decided.state:
+                decided.missing.difference_update([where for where in decided.missing if find(*where) is None])
+
     def lose_sight(self) -> None:
         """A disk has rotted: a leader may have committed what cannot be read."""
         self._is_blind = True
@@ -87,6 +108,7 @@ class Decisions:
                 continue
             if record.value is None:
                 self._states.pop(transactional_id, None)
+                self._decided.pop(transactional_id, None)
                 continue
             state = parse_transaction_value(bytes(record.value))
             self._index_of[transactional_id] = index
@@ -103,10 +125,12 @@ class Decisions:
                 self._violated("I-35", f"{transactional_id}: both outcomes of {decision} were decided")
             self._made[decision] += 1
             self._participants.setdefault(decision, set()).update(state.partitions)
+            self._decided[transactional_id] = Decided(
+                decision, state, self._index_of[transactional_id], set(state.partitions)
+            )
             self._judge.counts["decisions"] += 1
-        elif before is not None and before.is_decided:
-            made = Decision(before.producer_id, before.producer_epoch, before.state is TransactionState.PREPARE_COMMIT)
-            self._completed.append((transactional_id, made, before.partitions))
+        elif transactional_id in self._decided:
+            self._completed.append((transactional_id, self._decided.pop(transactional_id)))
 
     # What has to hold after it.
 
@@ -117,12 +141,20 @@ class Decisions:
             if decision.producer_id in self._ids and where not in self._participants.get(decision, ()):
                 self._violated("I-36", f"{where} has a marker of {decision} at {offset}, which was not decided")
         self._written.clear()
-        for transactional_id, decision, participants in self._completed:
-            for where in participants:
-                offsets = self._markers.get((where, decision), set())
-                if not any(offset < self._committed_end(where) for offset in offsets):
-                    self._violated("I-36", f"{transactional_id} is complete, {where} has no marker of {decision}")
+        for decided in self._decided.values():
+            self._note_replicated(decided)
+        for transactional_id, decided in self._completed:
+            self._note_replicated(decided)
+            for where in sorted(decided.missing):
+                self._violated("I-36", f"{transactional_id} is complete, {where} has no marker of {decided.decision}")
         self._completed.clear()
+
+    def _note_replicated(self, decided: Decided) -> None:
+        """A topic that is deleted later takes its markers along."""
+        for where in tuple(decided.missing):
+            offsets = self._markers.get((where, decided.decision))
+            if offsets and min(offsets) < self._committed_end(where):
+                decided.missing.remove(where)
 
     def ended(self, pair: tuple[int, int], *, commit: bool) -> None:
         """EndTxn was answered without an error: it is decided, by the epoch of its data or, of KIP-890, the next."""

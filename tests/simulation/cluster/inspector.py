@@ -227,6 +227,7 @@ class BrokerInspector:
         """I-31 and I-35 to I-38. A leader that was replaced may keep open what the next one has ended, and one that has
         lost its log need not know it yet."""
         decisions = self._cluster.decisions
+        self._known_ids.note_deleted()
         decisions.end_step()
         leading = self._with_transactions if self._with_transactions and self.is_registered else ()
         for partition in leading:

@@ -33,6 +33,13 @@ class KnownIds:
         """More of a partition that the broker leads."""
         self._changed.add(index)
 
+    def note_deleted(self) -> None:
+        """Partitions to which this broker's coordinators need not write markers."""
+        coordinator, image = self._broker.parts.transaction_loader.if_made, self._broker.metadata.image
+        for hosted in () if coordinator is None else coordinator.topic:
+            if hosted.coordinator.phase is Phase.ACTIVE:
+                self._decisions.note_deleted(hosted.index, hosted.coordinator.shard.entries, image.partition)
+
     def look(self) -> None:
         coordinator = self._broker.parts.transaction_loader.if_made
         for hosted in () if coordinator is None else coordinator.topic:

@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transactions.entry import NO_PRODUCER_ID, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.entry import (
+    NO_PRODUCER_ID,
+    TransactionalIdEntry,
+    TransactionMetadata,
+    TransactionState,
+)
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
 from ottla.protocol.records.record import Record, build_batch
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.decisions import Decisions, OpenTransaction
+from tests.simulation.cluster.known_ids import states_in
 from tests.simulation.judge import Judge
 from tests.simulation.trace import Trace
 from tests.storage.support import NOW, new_log
@@ -62,6 +68,20 @@ class Judged:
         marker = build_marker(TransactionMarker(commit, 0), producer_id=PRODUCER, producer_epoch=epoch, timestamp=NOW)
         marker[0:8] = offset.to_bytes(8, "big")
         self.decisions.marker_came(where, parse_batch_header(marker), memoryview(marker))
+
+    def held(self) -> dict[str, Any]:
+        """The entries of a coordinator that has loaded its log."""
+        states = states_in(self.log, self.high_watermark)
+        return {name: TransactionalIdEntry(name, state) for name, state in states.items()}
+
+    def see_deleted(self, *where: tuple[str, int], index: int = 0, held: dict[str, Any] | None = None) -> None:
+        """With the metadata of a coordinator, as they are for a step."""
+        held = self.held() if held is None else held
+        self.decisions.note_deleted(index, held, lambda *each: None if each in where else PLACE)
+        self.decisions.end_step()
+
+    def how(self) -> str:
+        return "; ".join(self._judge.violations)
 
     def violated(self) -> list[str]:
         self.decisions.end_step()
@@ -146,6 +166,59 @@ def test_complete_transaction_has_its_markers_replicated(judged: Judged, replica
     judged.say(COMMITTED)
 
     assert (judged.violated() == ["I-36"]) is is_found
+
+
+def test_topic_that_its_coordinator_knows_to_be_deleted_needs_no_marker(judged: Judged) -> None:
+    """The other partition does."""
+    judged.say(ONGOING, COMMITTING, where=frozenset({PLACE, OTHER}))
+    judged.see_deleted(PLACE)
+
+    judged.say(COMMITTED)
+
+    assert judged.violated() == ["I-36"]
+    assert str(OTHER) in judged.how()
+    assert str(PLACE) not in judged.how()
+
+
+def test_topic_that_is_made_again_needs_no_marker_of_what_was_decided_before(judged: Judged) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.see_deleted(PLACE)
+    judged.see_deleted()
+
+    judged.say(COMMITTED)
+
+    assert judged.violated() == []
+
+
+@pytest.mark.parametrize("who", ["before the decision", "of another index", "without the decision"])
+def test_topic_that_another_knew_to_be_deleted_needs_its_marker(judged: Judged, who: str) -> None:
+    judged.say(ONGOING)
+    if who == "before the decision":
+        judged.see_deleted(PLACE)
+    ongoing = judged.held()
+    judged.say(COMMITTING)
+    if who == "of another index":
+        judged.see_deleted(PLACE, index=1)
+    elif who == "without the decision":
+        judged.see_deleted(PLACE, held=ongoing)
+
+    judged.say(COMMITTED)
+
+    assert judged.violated() == ["I-36"]
+
+
+@pytest.mark.parametrize("replicated", [1, 2])
+def test_topic_that_is_deleted_takes_its_markers_along(judged: Judged, replicated: int) -> None:
+    """Its coordinator does not know it yet, and has been answered that they are replicated, or not."""
+    judged.say(ONGOING, COMMITTING)
+    judged.mark(offset=1)
+    judged.replicated[PLACE] = replicated
+    assert judged.violated() == []
+    judged.replicated.clear()
+
+    judged.say(COMMITTED)
+
+    assert judged.violated() == ([] if replicated == 2 else ["I-36"])
 
 
 def test_answer_before_its_decision_is_found(judged: Judged) -> None:

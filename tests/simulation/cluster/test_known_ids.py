@@ -73,3 +73,21 @@ def test_coordinator_that_has_loaded_something_else_is_found(
     known_ids.look()
 
     assert [each.partition(":")[0] for each in judge.violations] == (["I-17"] if is_found else [])
+
+
+@pytest.mark.parametrize("phase", [Phase.ACTIVE, Phase.LOADING])
+def test_coordinators_that_are_active_know_what_was_deleted(phase: Phase) -> None:
+    entries = {"a": TransactionalIdEntry("a", FIRST)}
+    hosted = Hosted(entries)
+    hosted.coordinator.phase = phase
+    image = SimpleNamespace(partition=lambda *_: None)
+    broker = SimpleNamespace(
+        parts=SimpleNamespace(transaction_loader=SimpleNamespace(if_made=SimpleNamespace(topic=[hosted]))),
+        metadata=SimpleNamespace(image=image),
+    )
+    noted: list[Any] = []
+    decisions = SimpleNamespace(note_deleted=lambda *arguments: noted.append(arguments))
+
+    KnownIds(Judge(Trace(lambda: 0)), decisions, broker, "broker 1").note_deleted()  # type: ignore[arg-type]
+
+    assert noted == ([(0, entries, image.partition)] if phase is Phase.ACTIVE else [])
