@@ -144,7 +144,7 @@ def _begin(
         targets,
         forgotten,
         context.connection,
-        context.principal,
+        context.connection.principal,
         uses_topic_ids,
         is_follower,
         now_ms,

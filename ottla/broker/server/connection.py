@@ -59,9 +59,9 @@ class Connection(asyncio.BufferedProtocol):
     # fmt: on
 
     def __init__(self, owner: ConnectionOwner, listener_name: str) -> None:
-        self._owner, self._runtime, self._times = owner, owner.runtime, owner.times
         self.listener_name = listener_name
         self.is_inter_broker = listener_name == owner.inter_broker_listener
+        self._owner, self._runtime, self._times = owner, owner.runtime, owner.times
         self._now_ns = owner.runtime.clock.now_ns
         # How many requests of the present read event had its last route; those before are in `_runs`.
         self.run_route: Route | None = None

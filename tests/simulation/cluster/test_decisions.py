@@ -168,7 +168,7 @@ def test_complete_transaction_has_its_markers_replicated(judged: Judged, replica
     assert (judged.violated() == ["I-36"]) is is_found
 
 
-def test_topic_that_its_coordinator_knows_to_be_deleted_needs_no_marker(judged: Judged) -> None:
+def test_topic_known_to_be_deleted_needs_no_marker(judged: Judged) -> None:
     """The other partition does."""
     judged.say(ONGOING, COMMITTING, where=frozenset({PLACE, OTHER}))
     judged.see_deleted(PLACE)
@@ -180,7 +180,7 @@ def test_topic_that_its_coordinator_knows_to_be_deleted_needs_no_marker(judged: 
     assert str(PLACE) not in judged.how()
 
 
-def test_topic_that_is_made_again_needs_no_marker_of_what_was_decided_before(judged: Judged) -> None:
+def test_topic_made_again_needs_no_marker_of_before(judged: Judged) -> None:
     judged.say(ONGOING, COMMITTING)
     judged.see_deleted(PLACE)
     judged.see_deleted()
