@@ -40,8 +40,7 @@ class SyncGroup(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: tuple[tuple[str, Buffer], ...] = ()
-    """Views keep the frame alive in which they arrived."""
-    """(member id, assignment); only the leader's counts."""
+    """(member id, assignment); only the leader's counts. Views keep the frame alive in which they arrived."""
     requires_protocol: bool = False
     """Version 5 and later: protocol type and name must both be given."""
 

@@ -81,8 +81,8 @@ def absent_fields(cls: type[Message], version: int) -> list[Field]:
 
 def has_views(cls: type[Message], version: int) -> bool:
     """Whether something in this version of the message is decoded to a view of the frame."""
-    return has_records(cls, version) or any(
-        field.is_view or (field.struct is not None and has_views(field.struct, version))
+    return any(
+        field.type_name == "records" or field.is_view or (field.struct is not None and has_views(field.struct, version))
         for field in plain_fields(cls, version)
     )
 

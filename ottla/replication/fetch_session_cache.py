@@ -70,7 +70,7 @@ class FetchSessionCache:
         `owner` is who sends it. A session of another is as one that there is not: its refusals would name what the
         other fetches, and numbers can be guessed."""
         session = self._sessions.get(session_id)
-        if session is not None and session.owner is not owner and session.owner != owner:
+        if session is not None and session.owner != owner:
             session = None
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._drop(session)

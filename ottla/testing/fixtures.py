@@ -212,7 +212,7 @@ class TestRun(FixtureRun):
         trial = self._pool.trial
         if trial is not None:
             trial.end(bed, found)
-        bed.run(bed.late_closings())
+        bed.run(bed.left_open(self._node.name))
         leaks = isolation.end(isolation.TestbedWorld(bed), options)
         bed.wire.test = ""
         if trial is None or not trial.is_again:

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 DEADLINE_S: Final = 5.0
 EMPTY: Final = ""
 CAPTURE: Final = "ottla-testing-capture"
+"""The file of a capture that is served, until it is open: then its name goes."""
 LATE_CLOSING_S: Final = 0.1
 LOOK_S: Final = 0.002
-"""The file of a capture that is served, until it is open: then its name goes."""
 
 T = TypeVar("T")
 
@@ -306,15 +306,16 @@ class Testbed:
                 break
         return self.reader.connections(worker)
 
-    async def late_closings(self) -> None:
-        """Until the connections that were opened in the running test are gone, or for `LATE_CLOSING_S`: on a busy
-        machine the kernel says some milliseconds later that a client has closed one."""
+    async def left_open(self, test: str, worker: str = "") -> list[ConnectionView]:
+        """Those that were opened in the test, at its end. On a busy machine the kernel says some milliseconds later
+        that a client has closed one: they have `LATE_CLOSING_S` to go."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + LATE_CLOSING_S
-        while any(each.opened_in == self.wire.test for each in await self.open_connections()):
+        while left := [each for each in await self.open_connections(worker) if each.opened_in == test]:
             if loop.time() >= ends_s:
-                return
+                break
             await asyncio.sleep(LOOK_S)
+        return left
 
     # Inside.
 

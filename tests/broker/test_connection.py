@@ -4,13 +4,12 @@ import struct
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ottla.broker.server import turns
 from ottla.broker.server.connection import Connection
-from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, LENT_MAX
+from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchResponse
 from ottla.protocol.messages.list_offsets import (
@@ -21,7 +20,6 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.produce import ProduceResponse
-from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.wire import (
     Client,
     auto_created,
@@ -74,87 +72,6 @@ async def test_frames_may_be_cut_and_joined_anywhere(tmp_path: Path, cut: int) -
         connection.connection_lost(None)
 
     assert [struct.unpack_from(">i", frame, 4)[0] for frame in transport.frames] == [0, 1, 2, 3, 4]
-
-
-async def test_a_frame_larger_than_the_scratch_buffer_is_put_together(tmp_path: Path) -> None:
-    value = bytes(range(256)) * 12_000
-    async with running_broker(tmp_path, message_max_bytes=4_000_000) as broker, client_of(broker) as client:
-        await create_topic(client, "t")
-
-        answer = await produce(client, "t", value)
-        fetched = await fetch(client, "t", max_bytes=4_000_000)
-
-    assert answer.error_code == 0
-    assert values_of(fetched.records) == [value]
-
-
-async def test_memory_follows_what_arrived_and_not_what_was_announced(tmp_path: Path) -> None:
-    """I-27."""
-    async with running_broker(tmp_path) as broker:
-        connection = Connection(broker.server, "PLAINTEXT")
-        connection.connection_made(FakeTransport())  # type: ignore[arg-type]
-
-        feed(connection, struct.pack(">i", 100 << 20) + bytes(10))
-
-        assert connection.get_buffer(-1).nbytes <= 4096
-        for _ in range(10):
-            connection.buffer_updated(connection.get_buffer(-1).nbytes)
-        received = 10 * 4096
-        assert connection.get_buffer(-1).nbytes <= 4 * 1024 * received
-        connection.connection_lost(None)
-
-
-async def test_a_very_long_frame_is_received_where_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """I-27, and that nothing is lost where the buffer becomes longer."""
-    members = [SyncGroupRequestAssignment(member_id=str(n), assignment=bytes([n]) * 1_000_000) for n in range(9)]
-    frame = build_request_frame(SyncGroupRequest(group_id="g", assignments=members), 3, 1, "c")
-    requests: list[Any] = []
-
-    def serve(_connection: Connection, _context: object, route: Any, buffer: memoryview, start: int, end: int) -> None:
-        requests.append(route.decode(buffer, start, end)[0])
-
-    monkeypatch.setattr(Connection, "_serve", serve)
-    async with running_broker(tmp_path) as broker:
-        connection, received, most = Connection(broker.server, "PLAINTEXT"), 0, 0.0
-        connection.connection_made(FakeTransport())  # type: ignore[arg-type]
-        while received < len(frame):
-            received += feed(connection, frame[received : received + 100_000])
-            most = max(most, broker.server.memory.held_bytes / max(received, KEPT_WHILE_HELD))
-        held_at_last = broker.server.memory.held_bytes
-        connection.connection_lost(None)
-
-    assert (most <= 4, held_at_last) == (True, 0)
-    assert [(each.member_id, bytes(each.assignment)) for each in requests[0].assignments] == [
-        (each.member_id, each.assignment) for each in members
-    ]
-
-
-async def test_buffers_of_unfinished_large_frames_are_released(tmp_path: Path) -> None:
-    """I-27."""
-    async with running_broker(tmp_path) as broker:
-        for _ in range(3 * LENT_MAX):
-            connection = Connection(broker.server, "PLAINTEXT")
-            connection.connection_made(FakeTransport())  # type: ignore[arg-type]
-            feed(connection, struct.pack(">i", 1_000_000) + bytes(10))
-            assert connection.get_buffer(-1).nbytes == 1_000_000 - 10
-            connection.connection_lost(None)
-
-
-@pytest.mark.parametrize("value_bytes", [70_000, 500_000, 1_000_000])
-async def test_large_frames_survive_being_cut_anywhere(tmp_path: Path, value_bytes: int) -> None:
-    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as other:
-        await create_topic(client, "t")
-        values = [bytes([number]) * value_bytes for number in range(1, 5)]
-        for number, value in enumerate(values):
-            # Both begin a large frame before either ends it.
-            sender = (client, other)[number % 2]
-            sender.send(produce_request("t", batch(value)), 9)
-        for number in range(len(values)):
-            await (client, other)[number % 2].receive_frame()
-
-        fetched = await fetch(client, "t", max_bytes=10_000_000)
-
-    assert sorted(values_of(fetched.records)) == values
 
 
 async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Links and disks of three brokers over HTTP."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ottla.testing.testbed import Testbed
 from tests.control.asking import Asker, opened_control
 from tests.control.test_serving import TestingServe, asker_of
 from tests.kit.clusters import Replicated, outcome, three_brokers
+from tests.waiting import wait_for
 from tests.wire.captures import apis_in
 
 
@@ -244,8 +244,11 @@ def test_brokers_of_another_process_are_broken_and_captured(tmp_path: Path) -> N
             put(asker, "/v1/links", {"do": "cut", "from": leader, "to": follower})
         assert len(ways(asker)) == 2
         assert produced(serving.bootstrap, b"alone", "acks=1") == "ok"
-        while len(asker.get("/v1/topics/orders")["partitions"][0]["isr"]) > 1:
-            time.sleep(0.05)
+        wait_for(
+            lambda: len(asker.get("/v1/topics/orders")["partitions"][0]["isr"]) == 1,
+            20,
+            "the followers that are cut off stay in the ISR",
+        )
         assert produced(serving.bootstrap, b"refused") == "NOT_ENOUGH_REPLICAS"
 
         put(asker, "/v1/links", {"do": "heal"})

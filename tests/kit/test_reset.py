@@ -377,18 +377,14 @@ def test_clients_that_were_gone_before_are_no_leaks(bed: Testbed, handle: Kafka)
     assert sum(event.api == "Metadata" for event in bed.wire.since(0)[-CLOSED_UNSEEN:]) == CLOSED_UNSEEN
 
 
-def test_connections_that_close_a_little_later_are_waited_for(
-    bed: Testbed, handle: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connections_that_close_a_little_later_are_waited_for(bed: Testbed, handle: Kafka) -> None:
     host, port = handle.bootstrap.split(":")
-    monkeypatch.setattr(bed.wire, "test", "test_late")
 
     async def close_later() -> list[ConnectionView]:
         client = socket.create_connection((host, int(port)))
         assert len(await bed.open_connections()) == 1
         asyncio.get_running_loop().call_later(0.02, client.close)
-        await bed.late_closings()
-        return await bed.open_connections()
+        return await bed.left_open(bed.wire.test)
 
     assert bed.run(close_later()) == []
 
@@ -396,19 +392,28 @@ def test_connections_that_close_a_little_later_are_waited_for(
 def test_connections_of_other_tests_are_not_waited_for(
     bed: Testbed, handle: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients that a module shares, for one."""
+    """Clients that a module shares, for one, or those of another worker."""
     monkeypatch.setattr(testbed, "LATE_CLOSING_S", 3600)
     host, port = handle.bootstrap.split(":")
 
-    async def keep_open() -> list[str]:
+    async def keep_open() -> tuple[int, list[ConnectionView]]:
         with socket.create_connection((host, int(port))) as client:
             client.sendall(build_request_frame(MetadataRequest(topics=[]), 4, 1, "shared"))
             opened = await bed.open_connections()
-            monkeypatch.setattr(bed.wire, "test", "test_another")
-            await bed.late_closings()
-            return [each.opened_in for each in opened]
+            return len(opened), [*await bed.left_open("test_another"), *await bed.left_open("", "worker-2")]
 
-    assert bed.run(keep_open()) == [""]
+    assert bed.run(keep_open()) == (1, [])
+
+
+def test_connections_that_a_test_has_left_open_are_named(bed: Testbed, handle: Kafka) -> None:
+    host, port = handle.bootstrap.split(":")
+
+    async def leave_open() -> list[str]:
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(build_request_frame(MetadataRequest(topics=[]), 4, 1, "forgotten"))
+            return [each.client_id for each in await bed.left_open(bed.wire.test)]
+
+    assert bed.run(leave_open()) == ["forgotten"]
 
 
 def test_client_that_works_all_the_while_is_a_leak(bed: Testbed, handle: Kafka) -> None:

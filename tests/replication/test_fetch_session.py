@@ -48,14 +48,19 @@ def cache(slots: int = 10) -> FetchSessionCache:
     return FetchSessionCache(slots, lambda: next(numbers))
 
 
-def begin(sessions: FetchSessionCache, session_id: int, epoch: int, *names: str, **fields: Any) -> FetchContext:
-    fields = {
+def sender() -> dict[str, Any]:
+    """What a request says of who has sent it, on a connection of its own."""
+    return {
         "connection": object(),
         "owner": "alice",
         "uses_topic_ids": False,
         "is_follower": False,
         "now_ms": 0,
-    } | fields
+    }
+
+
+def begin(sessions: FetchSessionCache, session_id: int, epoch: int, *names: str, **fields: Any) -> FetchContext:
+    fields = sender() | fields
     offset, forgotten = fields.pop("offset", 0), fields.pop("forgotten", ())
     return sessions.begin(session_id, epoch, targets(*names, offset=offset), forgotten, **fields)
 
@@ -261,13 +266,7 @@ def many(size_bytes: int) -> list[FetchTarget]:
 
 def opened_with(sessions: FetchSessionCache, size_bytes: int, **fields: Any) -> FetchContext:
     wanted = many(size_bytes)
-    fields = {
-        "connection": object(),
-        "owner": "alice",
-        "uses_topic_ids": False,
-        "is_follower": False,
-        "now_ms": 0,
-    } | fields
+    fields = sender() | fields
     context = sessions.begin(0, INITIAL_EPOCH, wanted, (), **fields)
     context.answered([SentData() for _ in wanted], fields["now_ms"])
     return context

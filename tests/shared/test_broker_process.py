@@ -2,11 +2,11 @@
 
 import json
 import re
-import time
 
 import pytest
 
 from tests.shared.suites import CLIENTS, MIXED, audit_line, exercised, ini, plain, run
+from tests.waiting import wait_for
 
 pytest_plugins = ("pytester",)
 
@@ -282,10 +282,7 @@ def test_process_ends_with_a_session_that_is_killed(suite: pytest.Pytester) -> N
 
     elsewhere(suite)
 
-    ends_at = time.monotonic() + 20
-    while list(data.iterdir()) and time.monotonic() < ends_at:
-        time.sleep(0.05)
-    assert list(data.iterdir()) == []
+    wait_for(lambda: not list(data.iterdir()), 20, lambda: f"left: {list(data.iterdir())}")
 
 
 def test_another_broker_takes_the_place_of_one_that_died(suite: pytest.Pytester) -> None:

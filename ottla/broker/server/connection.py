@@ -29,13 +29,7 @@ from ottla.broker.server.connection_interfaces import (
     LoginGate,
 )
 from ottla.broker.server.dispatch import Route
-from ottla.broker.server.receive_buffers import (
-    KEPT_IN_TURN,
-    KEPT_WHILE_HELD,
-    SHORT_READ_MAX,
-    SMALLEST_OWN_BUFFER,
-    KeptBytes,
-)
+from ottla.broker.server.receive_buffers import KEPT_WHILE_HELD, SHORT_READ_MAX, SMALLEST_OWN_BUFFER, KeptBytes
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.request_times import SLOW_EVENT_NS
 from ottla.broker.server.response_queue import RESPONSE_BYTES_MAX, ResponseQueue
@@ -133,8 +127,10 @@ class Connection(asyncio.BufferedProtocol):
         kept.filled += nbytes
         if kept.filled < len(kept.view):
             return
-        if not self.holds:
-            (self._count_held if kept.will_grow else self._handle_kept)()
+        if not self.holds and kept.will_grow:
+            self._count_held()
+        elif not self.holds:
+            self._handle_kept()
         elif kept.filled < KEPT_WHILE_HELD:
             self._keep(kept.view, 0, kept.filled)
         else:
@@ -263,12 +259,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_turn_if_over(self, left_bytes: int) -> None:
         if not self.holds and self._turns.is_over(self.last_event_ns, self._now_ns()):
-            self.pause_reading()
             self._wait_for_turn(left_bytes)
 
     def _wait_for_turn(self, left_bytes: int) -> None:
         """What has been received and not handled is handled when it is this connection's turn again."""
         self.holds |= HELD_BY_TURN
+        self.pause_reading()
         self._turns.wait(self._take_turn, is_little=left_bytes <= LITTLE_BYTES)
 
     def _take_turn(self) -> None:
@@ -320,6 +316,8 @@ class Connection(asyncio.BufferedProtocol):
     def _append_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
         self._responses.append_built(deferred)
+
+    # Parked requests: called by `RequestContext`.
 
     def park(self, context: RequestContext) -> None:
         if self._deferred:
@@ -377,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
         assert kept is not None, "nothing was kept"
         self._kept = None
         handled = self._handle(kept.view, kept.start, kept.filled)
-        if handled < kept.filled and self._reading_paused and self.holds & HELD_BY_TURN:
+        if handled < kept.filled and self.holds & HELD_BY_TURN:
             # Nothing is received until its turn, so it stays where it is.
             kept.start = handled
             self._kept = kept
@@ -393,9 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         """Keeps what was not handled, with room for more: at most to the end of the frame."""
         frame_bytes = 0 if self.holds else KeptBytes.announced(view, start, end)
         if self.holds:
-            is_first = self.holds == HELD_BY_TURN and self._kept is None
-            room = 0 if self._reading_paused else KEPT_IN_TURN if is_first else KEPT_WHILE_HELD
-            kept = KeptBytes.copied(view, start, end, end - start + room)
+            kept = KeptBytes.copied(view, start, end, end - start + (0 if self._reading_paused else KEPT_WHILE_HELD))
         elif end - start < 4 or (self.gate is not None and not self.gate.is_open):  # Which has looked at the size.
             kept = KeptBytes.copied(view, start, end, frame_bytes)
         elif SMALLEST_FRAME_SIZE <= frame_bytes - 4 <= self._owner.request_bytes_max:

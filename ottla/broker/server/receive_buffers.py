@@ -25,8 +25,6 @@ BUFFERS_MAX = HELD_BYTES_MAX // BUFFER_BYTES + LENT_MAX + 8
 SHORT_READ_MAX = COPIED_BYTES_MAX
 # Of what arrives while a connection handles nothing.
 KEPT_WHILE_HELD = 64 * 1024
-# Of what arrives while a connection waits for its turn: mostly nothing, as it has sent a request that must be answered.
-KEPT_IN_TURN = 256
 SMALLEST_OWN_BUFFER = 4096
 # Frames of this size are put together in a lent buffer; smaller ones are copied sooner than it is found.
 LARGE_FRAME = 64 * 1024

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from ottla.cli.doctor.findings import counted
 from ottla.cli.names import CommandGroup
 from ottla.cli.operations import acls as operations
 from ottla.cli.operations.acls import Grant, Holder, Resource
@@ -125,7 +126,7 @@ def add_acls(session: Session, **options: Any) -> None:
     if session.output.as_json:
         session.output.json([_shown(acl) for acl in wanted])
         return
-    session.output.say(f"added {_count(len(wanted))}")
+    session.output.say(f"added {counted(len(wanted), 'ACL')}")
 
 
 @acls.command("list")
@@ -174,11 +175,7 @@ def remove_acls(session: Session, yes: bool, **options: Any) -> None:
     if session.output.as_json:
         session.output.json({"removed": count})
         return
-    session.output.say(f"removed {_count(count)}")
-
-
-def _count(acls: int) -> str:
-    return "1 ACL" if acls == 1 else f"{acls} ACLs"
+    session.output.say(f"removed {counted(count, 'ACL')}")
 
 
 def _asked(options: dict[str, Any]) -> Asked:

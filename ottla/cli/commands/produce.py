@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.arguments import parse_settings
+from ottla.cli.doctor.findings import counted
 from ottla.cli.failures import INTERRUPTED_STATUS
 from ottla.cli.names import complete_topics, complete_transactional_ids
 from ottla.cli.operations.produce import STDIN, Destination, MakeRecord, Tally, produce_lines
@@ -145,5 +146,4 @@ def _report(session: Session, topic: str, tally: Tally) -> None:
         session.output.say(f"aborted the transaction of {tally.sent:,} records to {topic}")
         return
     rate = records / tally.seconds if tally.seconds else 0.0
-    noun = "record" if records == 1 else "records"
-    session.output.say(f"produced {records:,} {noun} to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")
+    session.output.say(f"produced {counted(records, 'record')} to {topic} in {tally.seconds:.2f} s ({rate:,.0f}/s)")

@@ -27,7 +27,7 @@ from ottla.coordinator.runtime.effects import (
     Effect,
     TransactionCompleted,
 )
-from ottla.coordinator.runtime.step_context import NO_BOUND, AfterAppend, StepContext
+from ottla.coordinator.runtime.step_context import AfterAppend, StepContext
 from ottla.coordinator.runtime.timeline import Timeline
 from ottla.protocol.errors import ErrorCode
 
@@ -111,12 +111,13 @@ S = TypeVar("S", bound=CoordinatorShard)
 
 
 class CoordinatorPartition(Generic[S]):
-    def __init__(self, shard: S, *, batch_bytes_max: Callable[[], int] = lambda: NO_BOUND) -> None:
-        """`batch_bytes_max` says what the log takes in one batch."""
+    def __init__(self, shard: S, *, batch_bytes_max: Callable[[], int] | None = None) -> None:
+        """`batch_bytes_max` says what the log takes in one batch; None: any."""
         self.shard = shard
         self.phase = Phase.LOADING
         self._context = shard.context
-        self._context.batch_bytes_max = batch_bytes_max
+        if batch_bytes_max is not None:
+            self._context.batch_bytes_max = batch_bytes_max
         # Of the running step; true while `go_on` is to be called.
         self.rest = shard.context.rest
         self._requests = shard.requests

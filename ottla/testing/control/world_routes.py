@@ -72,8 +72,7 @@ async def _test(service: ControlService, call: ControlCall) -> TestEnd:
         if body.audit is not None:
             scope.auditor.begin(is_on=body.audit != "off")
         return TestEnd(body.name, (), ())
-    await bed.late_closings()
-    leaks = [describe_leak(each) for each in await bed.open_connections(scope.prefix) if each.opened_in == body.name]
+    leaks = [describe_leak(each) for each in await bed.left_open(body.name, scope.prefix)]
     scope.end_test()
     unused = scope.unused_faults()
     found = list(map(FindingDocument.of, scope.auditor.findings())) if bed.hosted.parts() else []
