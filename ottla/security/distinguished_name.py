@@ -1,10 +1,12 @@
-"""Names in certificates: the subject as Java writes it, which users' ACLs contain, and the alternative names.
+"""What is read in certificates: the subject as Java writes it, which users' ACLs contain, the alternative names, and
+when one ends.
 
 The text is that of `X500Principal.getName(RFC2253)`: the most specific part first, without blanks; nine attributes by
 their keywords, all others as the number of their type and the DER bytes of their value. ASN.1 is read as far as that
 takes, of certificates that OpenSSL has read before. Sources: RFC 2253, RFC 5280, the JDK's `AVA.toRFC2253String`.
 """
 
+import datetime
 from typing import NamedTuple
 
 _KEYWORDS = {
@@ -24,6 +26,7 @@ _BLANKS = " \r"
 _TEXT_TAGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
 _EXPLICIT_VERSION, _EXTENSIONS = 0xA0, 0xA3
 _SUBJECT_ALT_NAME = bytes((0x55, 0x1D, 0x11))
+_GENERALIZED_TIME = 0x18
 
 
 class _Element(NamedTuple):
@@ -53,6 +56,19 @@ def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
     except IndexError:
         raise ValueError("no certificate") from None
     return frozenset()
+
+
+def end_of(certificate: bytes) -> datetime.datetime:
+    """The last second in which it is valid (RFC 5280 §4.1.2.5). Raises ValueError."""
+    try:
+        end = _elements(_fields(certificate)[3].content)[1]
+    except IndexError:
+        raise ValueError("no certificate") from None
+    text = end.content.decode("ascii")
+    if end.tag != _GENERALIZED_TIME:
+        # Two digits of the year: those of 1950 to 2049.
+        text = f"{'20' if text < '5' else '19'}{text}"
+    return datetime.datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=datetime.UTC)
 
 
 def _fields(certificate: bytes) -> list[_Element]:

@@ -1,4 +1,4 @@
-"""The subject of a certificate, letter by letter as Java writes it."""
+"""The subject of a certificate, letter by letter as Java writes it; and when one ends."""
 
 import base64
 import contextlib
@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.security.distinguished_name import alternative_names_of, subject_of
+from ottla.security.distinguished_name import alternative_names_of, end_of, subject_of
 from tests.tls.certificates import Authority
 
 CA = Authority()
@@ -128,3 +128,16 @@ def test_subjects_as_java_writes_them(tmp_path: Path) -> None:
     assert len(found) > 100
     for der, text in zip(found, _java(found, tmp_path), strict=True):
         assert subject_of(der) == text, der.hex()
+
+
+@pytest.mark.parametrize("days", [-300, 0, 365, 40_000])
+def test_end_of_a_certificate(days: int) -> None:
+    """From 2050 on it is written with the whole year."""
+    issued = CA.issue("broker", days=days)
+    assert end_of(issued.der) == issued.certificate.not_valid_after_utc
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 90])
+def test_no_end_of_what_is_no_certificate(cut: int) -> None:
+    with pytest.raises(ValueError, match=r"certificate|ASN\.1"):
+        end_of(CA.issue("broker").der[:cut])

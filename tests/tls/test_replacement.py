@@ -249,3 +249,18 @@ async def test_altered_trust_store(tmp_path: Path) -> None:
             await asyncio.to_thread(come)
         assert await altered(broker, "listener.name.tls.ssl.truststore.location", both) == ""
         assert await asyncio.to_thread(come) == 0
+
+
+@pytest.mark.parametrize(("days", "event"), [(-1, "the certificate has ended"), (5, "the certificate ends soon")])
+async def test_log_says_that_a_certificate_ends(
+    days: int, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the start on, once a day; and no more when another has taken its place."""
+    monkeypatch.setattr(tls_listener, "LOOK_EVERY_MS", 50)
+    old = CA.issue("broker", days=days)
+    async with tls_broker(tmp_path, CA, old) as broker:
+        end = old.certificate.not_valid_after_utc.isoformat()
+        assert said(broker, event) == [{"listener": "TLS", "end": end}]
+        replace(CA.issue("broker", days=tls_listener.ENDS_SOON_DAYS + 1), tmp_path / "broker.pem")
+        await until(broker, lambda: bool(said(broker, "certificates replaced")))
+        assert len(said(broker, event)) == 1

@@ -5,6 +5,7 @@ What was there stays until the new one is known to work. Connections keep what t
 """
 
 import asyncio
+import datetime
 import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,7 @@ from ottla.broker.server.connection_memory import ConnectionMemory
 from ottla.broker.server.tls_connection import TlsConnection, ciphertext_buffer
 from ottla.broker.server.turns import Turns
 from ottla.security.authentication import ANONYMOUS, USER, Principal
-from ottla.security.distinguished_name import subject_of
+from ottla.security.distinguished_name import end_of, subject_of
 from ottla.security.principal_mapping import NoMatchingRule, PrincipalMapper
 from ottla.timer.wheel import TimerEntry
 
@@ -42,6 +43,11 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 # one of OpenSSL's limit, and has room for it before it has sent it.
 HANDSHAKE_BYTES = 64 * 1024
 CERTIFICATE_BYTES_MAX = 100 * 1024
+
+
+# A certificate that ends so soon is worth a line in the log, once a day.
+ENDS_SOON_DAYS = 14
+_DAY_MS = 86_400_000
 
 
 class TlsShared(NamedTuple):
@@ -72,6 +78,7 @@ class TlsListener:
         """What new connections begin with."""
         self._mapper = PrincipalMapper(tls.mapping_rules)
         self._seen = self._signatures()
+        self._end, self._days_left = _end_of(tls), ENDS_SOON_DAYS
 
     @property
     def handshake_bytes(self) -> int:
@@ -122,10 +129,35 @@ class TlsListener:
         if tls != self.tls:
             self.tls = tls
             self.runtime.log.security.info("certificates replaced", listener=self.name)
+            self._end, self._days_left = _end_of(tls), ENDS_SOON_DAYS
 
     def look_at_files(self) -> None:
         if self._signatures() != self._seen:
             self.reload()
+
+    def look_at_the_end(self) -> None:
+        """Says that the certificate ends soon, or has ended: clients refuse it then, and the broker does not see why."""
+        if self._end is None:
+            return
+        days_left = int((self._end.timestamp() * 1000 - self.runtime.clock.wall_ms()) // _DAY_MS)
+        if days_left >= self._days_left:
+            return
+        self._days_left = days_left
+        log, facts = self.runtime.log.security, {"listener": self.name, "end": self._end.isoformat()}
+        if days_left < 0:
+            log.error("the certificate has ended", **facts)
+        else:
+            log.warning("the certificate ends soon", **facts)
+
+
+def _end_of(tls: ListenerTls) -> datetime.datetime | None:
+    """The first that comes in the chain; None: it does not say as it should."""
+    key_store = tls.settings.key_store
+    assert key_store is not None, "it is served with a key"
+    try:
+        return min(map(end_of, key_store.chain))
+    except ValueError:
+        return None
 
 
 class TlsListeners:
@@ -156,8 +188,10 @@ class TlsListeners:
 
     def watch_files(self) -> None:
         """From now on, until `stop`."""
-        for each in self._by_name.values() if self._timer is not None else ():
-            each.look_at_files()
+        for each in self._by_name.values():
+            if self._timer is not None:
+                each.look_at_files()
+            each.look_at_the_end()
         now_ms = self._runtime.clock.now_ms()
         self._timer = self._runtime.wheel.schedule(now_ms + LOOK_EVERY_MS, self.watch_files)
 
