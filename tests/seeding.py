@@ -3,7 +3,8 @@
 import inspect
 import textwrap
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -30,11 +31,12 @@ def rewrite(patch: pytest.MonkeyPatch, function: Callable[..., Any], *changes: t
     patch.setattr(function, "__code__", made[function.__name__].__code__)
 
 
-def assert_found_by(test: Callable[[], object]) -> None:
-    """Runs a test, which has to fail by an assertion that stands in a file of tests: neither one of Ottla's own nor an
+@contextmanager
+def has_to_fail() -> Iterator[None]:
+    """For a test, which has to fail by an assertion that stands in a file of tests: neither one of Ottla's own nor an
     error of what was seeded shows that the test would notice."""
     with pytest.raises(AssertionError) as failure:
-        test()
+        yield
     *_, (frame, _) = traceback.walk_tb(failure.tb)
     where = Path(frame.f_code.co_filename)
     assert where.name.startswith("test_"), f"{where}:{frame.f_lineno} has failed, which is no test: {failure.value}"

@@ -15,7 +15,7 @@ from ottla.security.acl_index import AclIndex, AclsOfName, _AclsOfType
 from ottla.security.authorizer import Authorizer, Decision
 from tests.security import test_authorizer
 from tests.security.test_authorizer import DENY, acl
-from tests.seeding import assert_found_by, rewrite
+from tests.seeding import has_to_fail, rewrite
 
 Patch = pytest.MonkeyPatch
 Test = Callable[[], None]
@@ -128,7 +128,8 @@ def test_a_seeded_bug_is_found(seed_bug: Callable[[Patch], None], test: Test) ->
     test()
     with pytest.MonkeyPatch.context() as patch:
         seed_bug(patch)
-        assert_found_by(test)
+        with has_to_fail():
+            test()
     test()
 
 
@@ -137,7 +138,8 @@ def test_the_model_finds_a_seeded_bug(bug: str, monkeypatch: Patch) -> None:
     """Other than of super users, of which it has none."""
     seed_bug, _ = SEEDED[bug]
     seed_bug(monkeypatch)
-    assert_found_by(of_the_model)
+    with has_to_fail():
+        of_the_model()
 
 
 def test_a_seed_that_changes_nothing_is_an_error(monkeypatch: Patch) -> None:
@@ -149,11 +151,11 @@ def test_a_seed_that_changes_nothing_is_an_error(monkeypatch: Patch) -> None:
 
 def test_an_error_of_what_was_seeded_is_no_finding(monkeypatch: Patch) -> None:
     test = test_authorizer.test_prefixes_of_all_lengths_count
-    with pytest.raises(pytest.fail.Exception):
-        assert_found_by(test)
+    with pytest.raises(pytest.fail.Exception), has_to_fail():
+        test()
     rewrite(monkeypatch, Authorizer.decide, ("is_about = False", "assert self is None"))
-    with pytest.raises(AssertionError, match=r"authorizer.py:.* has failed, which is no test"):
-        assert_found_by(test)
+    with pytest.raises(AssertionError, match=r"authorizer.py:.* has failed, which is no test"), has_to_fail():
+        test()
     monkeypatch.setattr(Authorizer, "decide", lambda *_: None)
-    with pytest.raises(AttributeError):
-        assert_found_by(test)
+    with pytest.raises(AttributeError), has_to_fail():
+        test()
