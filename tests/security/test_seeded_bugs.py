@@ -23,7 +23,7 @@ from ottla.security import access_token, distinguished_name
 from ottla.security.access_token import AccessToken, AccessTokenValidator, TokenRefused, parse_key_set
 from ottla.security.authentication import Principal
 from tests.broker import test_secret_configs, test_token_keys
-from tests.broker.authorization import test_access
+from tests.broker.authorization import test_decisions
 from tests.broker.authorization.world import secured
 from tests.broker.virtual_cluster import Cluster
 from tests.security import test_access_token
@@ -175,7 +175,7 @@ def in_a_loop(test: Callable[[Path], Awaitable[None]]) -> Test:
 
 async def with_acls(directory: Path) -> None:
     async with secured(directory) as world:
-        await test_access.test_one_who_logs_in_again_is_asked_about_as_it_is_now(world)
+        await test_decisions.test_one_who_logs_in_again_is_asked_about_as_it_is_now(world)
 
 
 def of_subjects(_: Path) -> None:

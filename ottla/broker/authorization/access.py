@@ -125,7 +125,11 @@ class Access:
 
     def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of the type with which the sender may do it."""
-        decision = self.view.decide_for_some(operation, resource_type)
+        try:
+            decision = self.view.decide_for_some(operation, resource_type)
+        except Exception:
+            self._log.failed(self.view.who[0], operation, resource_type, _SOME_NAME)
+            decision = _FAILED
         self._log.decided(self.view.who, decision, operation, resource_type, _SOME_NAME, self.api)
         return decision.is_allowed
 

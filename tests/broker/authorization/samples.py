@@ -116,8 +116,11 @@ def _produce(version: int, topic_id: bytes, *, is_transactional: bool = False) -
     if is_transactional:
         records = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     data = PartitionProduceData(index=0, records=records)
-    name = ORDERS if version < 13 else ""
-    topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[data])
+    topic = TopicProduceData(
+        name=ORDERS if version < 13 else "",
+        topic_id=bytes(16) if version < 13 else topic_id,
+        partition_data=[data],
+    )
     transactional_id = PAY if is_transactional else None
     return ProduceRequest(acks=1, timeout_ms=1000, transactional_id=transactional_id, topic_data=[topic])
 
@@ -125,7 +128,7 @@ def _produce(version: int, topic_id: bytes, *, is_transactional: bool = False) -
 def _fetch(version: int, topic_id: bytes, replica: int = -1) -> FetchRequest:
     topic = FetchTopic(
         topic=ORDERS if version < 13 else "",
-        topic_id=topic_id,
+        topic_id=bytes(16) if version < 13 else topic_id,
         partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)],
     )
     request = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=0, session_epoch=-1, topics=[topic])

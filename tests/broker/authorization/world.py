@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.config.server_security import STANDARD_AUTHORIZER
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.security.acl import AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 from tests.broker.asking import Asking, Client, running
+from tests.broker.requests import topic
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTIONAL_ID = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
@@ -72,3 +74,12 @@ class Secured:
 async def secured(data_dir: Path, settings: dict[str, str] | None = None, **parts: Any) -> AsyncIterator[Secured]:
     async with running(data_dir, SECURED | (settings or {}), port=None, **parts) as asking:
         yield Secured(asking)
+
+
+@asynccontextmanager
+async def with_topics(data_dir: Path, **parts: Any) -> AsyncIterator[Secured]:
+    """Has the topics orders and secret."""
+    async with secured(data_dir, **parts) as made:
+        admin = await made.client("admin")
+        await admin.ask(CreateTopicsRequest(topics=[topic("orders"), topic("secret")], timeout_ms=5000), 7)
+        yield made
