@@ -58,6 +58,7 @@ class _Failed(NamedTuple):
     may_be_done: bool = False
     is_refusal: bool = False
     """It will not either with the certificates that both sides have."""
+    is_timeout: bool = False
 
 
 class EtcdGateway:
@@ -114,23 +115,26 @@ class EtcdGateway:
         that it has not done it. `deadline` is by the loop's clock.
 
         Raises Unanswered, NoEntry, NotFound."""
-        reason = "it was not asked in time"
+        reason = ""
         refusing: set[str] = set()
         while True:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
-                raise Unanswered(f"etcd at {self._addresses} did not answer within {self._timeout_s:g} s: {reason}")
+                why = reason or "it was not asked in time"
+                raise Unanswered(f"etcd at {self._addresses} did not answer within {self._timeout_s:g} s: {why}")
             url = self.url
             found = await self._try(url, path, request, min(left, try_timeout_s))
             if not isinstance(found, _Failed):
                 self.note_reachable()
                 self.revision_seen = max(self.revision_seen, revision_of(found.get("result", found)))
                 return found
-            reason = found.reason
-            await self.leave_endpoint(url, reason)
+            if not reason or not found.is_timeout or left >= try_timeout_s:
+                # A last try that had little time shows less than those before.
+                reason = found.reason
+            await self.leave_endpoint(url, found.reason)
             if found.may_be_done and not repeatable:
                 raise Unanswered(
-                    f"etcd at {self._addresses} did not answer a transaction, which may have been done: {reason}"
+                    f"etcd at {self._addresses} did not answer a transaction, which may have been done: {found.reason}"
                 )
             if found.is_refusal:
                 refusing.add(url)
@@ -159,7 +163,8 @@ class EtcdGateway:
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotServed) as error:
                 return _Failed(self.reason_of(error), is_refusal=refused_connection(error) is not None)
             except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError, Doubtful) as error:
-                return _Failed(self.reason_of(error), was_sent, refused_connection(error) is not None)
+                is_refusal, is_timeout = refused_connection(error) is not None, isinstance(error, TimeoutError)
+                return _Failed(self.reason_of(error), was_sent, is_refusal, is_timeout)
         return _Failed(why)
 
     async def _ask_one(self, url: str, request: Json, headers: Headers, timeout_s: float) -> Json:

@@ -179,6 +179,25 @@ async def test_no_end_of_refused_tokens_is_no_answer() -> None:
     assert result.reason.endswith("did not answer within 0.5 s: etcd: etcdserver: invalid auth token")
 
 
+class SilentInTheEnd(Gateway):
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.asked < len(self.answers):
+            await super().serve(reader, writer)
+            return
+        await reader.read()
+        writer.close()
+
+
+async def test_last_try_that_is_cut_short_does_not_hide_the_reason() -> None:
+    gateway = SilentInTheEnd(*[TOKEN, INVALID] * 2)
+    async with store_on(gateway) as store:
+        store.gateway._timeout_s = store._timeout_s = 0.5
+        result = await commit(store, Put("a", b""))
+
+    assert isinstance(result, Unavailable)
+    assert result.reason.endswith("did not answer within 0.5 s: etcd: etcdserver: invalid auth token")
+
+
 async def test_many_calls_at_once_log_in_once() -> None:
     granted = 200, {"ID": "5", "TTL": "2"}
     gateway = Gateway(TOKEN, *[granted] * 10)
