@@ -136,7 +136,7 @@ class TlsListener:
             self.reload()
 
     def look_at_the_end(self) -> None:
-        """Says that the certificate ends soon, or has ended: clients refuse it then, and the broker does not see why."""
+        """Says that the certificate ends soon, or has ended: clients refuse it then, which the broker does not see."""
         if self._end is None:
             return
         days_left = int((self._end.timestamp() * 1000 - self.runtime.clock.wall_ms()) // _DAY_MS)

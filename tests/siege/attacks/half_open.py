@@ -20,7 +20,7 @@ KEPT = COUNT + 500
 # They come at this pace, and no more at once. A flood of accepts is another attack, which has limits of its own.
 PER_SECOND = 600
 BATCH = 50
-POLL_MS = 10
+POLL_S = 0.01
 LOOK_EVERY_S = 1
 # SaslHandshake, version 1, without its mechanism.
 HALF_A_HANDSHAKE = struct.pack(">ihhih", 16, 17, 1, 1, -1)
@@ -39,7 +39,7 @@ class HalfOpen(Attack):
 
     def run(self) -> None:
         starts = itertools.cycle(self._starts())
-        self._poll = select.poll()
+        self._poll = select.epoll()
         self._connecting: dict[int, tuple[socket.socket, bytes]] = {}
         self._open: dict[int, socket.socket] = {}
         before, began_s, past = self._descriptors(), time.monotonic(), 0
@@ -49,7 +49,7 @@ class HalfOpen(Attack):
             past += due
             for _ in range(min(due, BATCH, KEPT - len(self._connecting) - len(self._open))):
                 self._begin(*next(starts))
-            for descriptor, _ in self._poll.poll(POLL_MS):
+            for descriptor, _ in self._poll.poll(POLL_S):
                 self._go_on(descriptor)
             if time.monotonic() >= look_at_s:
                 look_at_s += LOOK_EVERY_S
@@ -75,7 +75,7 @@ class HalfOpen(Attack):
         connection.setblocking(False)
         connection.connect_ex(address)
         self._connecting[connection.fileno()] = connection, start()
-        self._poll.register(connection, select.POLLOUT)
+        self._poll.register(connection, select.EPOLLOUT)
 
     def _go_on(self, descriptor: int) -> None:
         """One is connected and sends its start, or one that was open has ended."""
@@ -86,7 +86,7 @@ class HalfOpen(Attack):
                 connection.close()
                 return
             self._open[descriptor] = connection
-            self._poll.modify(descriptor, select.POLLIN)
+            self._poll.modify(descriptor, select.EPOLLIN)
             self.done["connections"] += 1
         elif _has_ended(self._open[descriptor]):
             self._poll.unregister(descriptor)
