@@ -16,8 +16,10 @@ from ottla.broker.server.turns import (
     Turns,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import FetchPartition
 from ottla.protocol.messages.join_group import JoinGroupRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
+from tests.broker.requests import fetch
 from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import (
     running_broker,
@@ -287,6 +289,27 @@ async def test_members_of_a_rebalance_wait_and_others_do_not(
         for connection, _ in members:
             connection.connection_lost(None)
         other.connection_lost(None)
+
+
+async def test_fetches_of_dozens_of_partitions_share_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them takes a good part of a millisecond, and a hundred may come at the same moment."""
+    monkeypatch.setattr(turns_module, "TURN_NS", 1)
+    long = fetch("t")
+    long.topics[0].partitions = [FetchPartition(partition=number) for number in range(48)]
+    async with running_broker(tmp_path) as broker:
+        consumers = [connected(broker) for _ in range(5)]
+        other, other_transport = connected(broker)
+
+        for connection, _ in consumers:
+            feed(connection, build_request_frame(long, 11, 1, "c"))
+        feed(other, build_request_frame(fetch("t"), 11, 1, "c"))
+
+        assert [len(transport.frames) for _, transport in consumers] == [1, 0, 0, 0, 0]
+        assert len(other_transport.frames) == 1
+        await until(broker, lambda: all(transport.frames for _, transport in consumers))
+        assert not any(transport.reading_paused for _, transport in consumers)
+        for connection, _ in (*consumers, (other, other_transport)):
+            connection.connection_lost(None)
 
 
 @pytest.mark.usefixtures("shortest_turns")

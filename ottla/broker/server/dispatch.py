@@ -27,6 +27,9 @@ PartOf = Callable[[str], Any]
 Guarded = Callable[[Api, Handle], Handle]
 """What is called in place of a handler, where an authorizer is configured."""
 FRAMES_KEPT_MAX = 256
+# A rebalance brings a request of each member at the same time. A Fetch that names so much has dozens of partitions.
+WAITS_FROM_BYTES = {JOIN_GROUP: 0, SYNC_GROUP: 0, FETCH: 1024}
+NEVER_WAITS = 1 << 31
 
 
 class Route:
@@ -37,7 +40,7 @@ class Route:
         "api",
         "build_frame",
         "build_in_slices",
-        "can_wait",
+        "comes_in_rushes",
         "decode",
         "defers_answer",
         "direct",
@@ -48,6 +51,7 @@ class Route:
         "request_bytes",
         "response_bytes",
         "version",
+        "waits_from_bytes",
     )
 
     decode: Callable[[memoryview, int, int], tuple[Any, int]]
@@ -64,8 +68,9 @@ class Route:
         self.handle = handle
         # A produce request is answered when the appends of the whole read event have been written.
         self.defers_answer = api.key == PRODUCE
-        # A rebalance brings a request of each member at the same time (`Turns`).
-        self.can_wait = api.key in (JOIN_GROUP, SYNC_GROUP)
+        # Requests of this size or more wait where others keep the loop busy (`Turns`).
+        self.comes_in_rushes = api.key in (JOIN_GROUP, SYNC_GROUP)
+        self.waits_from_bytes = WAITS_FROM_BYTES.get(api.key, NEVER_WAITS)
         request_class = api.request_class()
         self.decode = decoder(request_class, version)
         self._response_class = api.response_class()

@@ -5,8 +5,8 @@ forty thousand small requests, and a fetch can ask for fifty megabytes; a hundre
 would keep all others waiting for seconds. So the work of a step is bounded, and what exceeds it waits for its turn:
 
 - when the requests of a step have taken `TURN_NS`, each connection handles one more of its own, which is all that most
-  of them have, and then reads nothing (`Connection`); a member of a group leaves its JoinGroup or SyncGroup for
-  later, for a rebalance brings one from each of a thousand members at the same time;
+  of them have, and then reads nothing (`Connection`); a Fetch of dozens of partitions is left for later, and so is
+  a JoinGroup or SyncGroup, for a rebalance brings one from each of a thousand members at the same time;
 - fetches that have read `READ_BYTES_PER_STEP` between them let no further fetch read in this step (`DelayedFetch`).
 
 Those that wait are served in the order of their arrival, in each step of the loop one, or as many as take `TURN_NS`
