@@ -93,7 +93,8 @@ class AdminOptions:
     ottla_metrics_lag_max = integer(
         "ottla.metrics.lag.max",
         5000,
-        "Number of pairs of group and partition whose lag is exported. That of the others is summed up as _other.",
+        "Number of pairs of group and partition whose lag is exported. That of the others is summed by topic, with "
+        "_other as group and partition.",
         at_least=0,
     )
     ottla_metrics_group_labels = optional_text(

@@ -170,10 +170,32 @@ async def test_lag_is_what_is_not_committed_and_never_negative(tmp_path: Path) -
         assert value(found, "group_commits_total", group="g") == 3
 
 
-async def committed(broker: Broker, group: str, offset: int) -> int:
+async def test_lags_beyond_the_budget_are_summed_by_topic(tmp_path: Path) -> None:
+    """And those of so many topics."""
+    beyond = {"group": "_other", "partition": "_other"}
+    async with observed(tmp_path, ottla_metrics_lag_max=1, ottla_metrics_topics_max=2) as broker:
+        for topic in ("a", "b", "c"):
+            await create_topic(broker, topic, [0])
+            async with client_of(broker) as client:
+                await produce(client, topic, b"one", b"two", b"three")
+            for number in range(2):
+                assert await committed(broker, f"g{number}", number, topic) == 0
+        found = await scraped(broker.admin_url)
+
+        assert value(found, "group_lag_records", group="g0", topic="a", partition=0) == 3
+        # Topics come as their groups are met.
+        lags = {topic: value(found, "group_lag_records", topic=topic, **beyond) for topic in ("a", "b", "c", "_other")}
+        summed = [each for each in lags.values() if each is not None]
+        assert sum(summed) == 2 + (3 + 2) * 2
+        assert len(summed) == 3
+        assert lags["_other"] is not None
+        assert value(found, "metrics_overflow", kind="lags") == 5
+
+
+async def committed(broker: Broker, group: str, offset: int, topic: str = "t") -> int:
     """The error code, once the coordinator is there."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])])
     passing = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     while True:
         await ask(broker, FindCoordinatorRequest(coordinator_keys=[group]))

@@ -233,7 +233,7 @@ GROUPS: Final = (
     _gauge(
         "ottla_group_lag_records",
         "group topic partition",
-        "Records not yet committed; _other sums the rest up.",
+        "Records not yet committed; the groups and partitions called _other sum a topic's rest up.",
     ),
     _gauge(
         "ottla_group_lag_seconds",

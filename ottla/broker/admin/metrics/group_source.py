@@ -70,6 +70,7 @@ class GroupSource:
         self._coordinators = coordinators
         self._groups = Budget(config.ottla_metrics_groups_max, names.of)
         self._lags = Budget(config.ottla_metrics_lag_max, names.of_partition)
+        self._lagging_topics = Budget(config.ottla_metrics_topics_max, _lags_beyond)
         self._counts: dict[str, GroupCounts] = {}
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
@@ -264,7 +265,7 @@ class GroupSource:
             yield other, number / per_unit if per_unit else number
 
     def _lag(self) -> Iterator[Sample | None]:
-        other, has_other = 0, False
+        beyond: Counter[str] = Counter()
         for group_id, offsets in self.offsets():
             for (topic, index), logged in list(offsets.items()):
                 lag = self.lag(topic, index, logged)
@@ -273,19 +274,24 @@ class GroupSource:
                     continue
                 text = self._lags.labels(group_id, topic, index)
                 if text is None:
-                    other, has_other = other + lag, True
+                    beyond[self._lagging_topics.labels(topic) or _lags_beyond(OTHER)] += lag
                     yield None
                 else:
                     yield text, lag
-        if has_other:
-            yield labels(group=OTHER, topic=OTHER, partition=OTHER), other
+        yield from beyond.items()
         self._lags.end_pass()
+        self._lagging_topics.end_pass()
 
     def lag(self, topic: str, index: int, logged: LoggedOffset) -> int | None:
         """None where the end is not known. Where a replica is here, the end is read after the offset that was
         committed, in one step."""
         ends = self._ends.find(topic, index, is_transactional=logged.is_transactional)
         return None if ends is None else ends.lag(logged.committed.offset)
+
+
+def _lags_beyond(topic: str) -> str:
+    """The labels of all lags of a topic that have no series of their own."""
+    return labels(group=OTHER, topic=topic, partition=OTHER)
 
 
 def _has_no_partition(assignment: bytes) -> bool:
