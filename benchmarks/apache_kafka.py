@@ -59,18 +59,18 @@ class ApacheKafka:
     ) -> None:
         """`more` are further properties of the node; `transaction_version` is the level of that feature; `protocol`
         that of the listener, which has its name; `scram` are users to begin with, each as kafka-storage takes them."""
-        self.port, controller_port = processes.free_port(), processes.free_port()
+        self.port = processes.free_port(in_a_row=2)
         self._classpath = classpath()
         self._properties = Path(directory) / "server.properties"
-        text = PROPERTIES.format(
-            port=self.port, controller_port=controller_port, directory=directory, protocol=protocol
-        )
+        text = PROPERTIES.format(port=self.port, controller_port=self.port + 1, directory=directory, protocol=protocol)
         self._properties.write_text(text + "".join(f"{name}={value}\n" for name, value in (more or {}).items()))
         feature = f"transaction.version={transaction_version}"
         format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties), "--feature", feature]
         for user in scram:
             format_arguments += ["--add-scram", user]
-        subprocess.run(self._java("kafka.tools.StorageTool", *format_arguments), check=True, capture_output=True)
+        formatting = self._java("kafka.tools.StorageTool", *format_arguments)
+        done = subprocess.run(formatting, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"kafka-storage could not format it: {done.stdout}{done.stderr}"
 
     @contextmanager
     def running(self, options: tuple[str, ...] = JVM_OPTIONS) -> Iterator[Server]:
