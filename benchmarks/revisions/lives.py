@@ -1,0 +1,113 @@
+"""What a broker costs beside its requests, of either tree: its start, its memory, its idleness, and a group that a
+thousand members join at once."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from benchmarks import raw_client
+from benchmarks.footprint import bytes_per_connection
+from benchmarks.groups import GROUP, MEMBERS, Fleet
+from benchmarks.processes import Server
+from benchmarks.raw_client import RawClient
+from benchmarks.revisions.requests import EVERYWHERE, QUICK_GROUPS
+from benchmarks.revisions.trees import Tree
+from benchmarks.revisions.turns import Measured, Row
+
+IDLE_S = 4.0
+PARTITIONS = 100
+# A broker is idle when it takes no more of a core than that; what its start puts off is then done.
+IDLE_SHARE_MAX = 0.02
+WINDOW_S = 0.5
+TOPIC = "t"
+
+
+@contextmanager
+def starts(tree: Tree) -> Iterator[Measured]:
+    """With a data directory of one topic."""
+    frame = raw_client.produce_frame(TOPIC, raw_client.batch(1, 100))
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        with tree.broker_with(directory) as server:
+            raw_client.create_topic(RawClient(server.port), TOPIC)
+
+        def started(measure: Callable[[Server, float], float]) -> Callable[[], float]:
+            def milliseconds() -> float:
+                began = time.perf_counter()
+                with tree.broker_with(directory) as server:
+                    return measure(server, began) * 1e3
+
+            return milliseconds
+
+        def first_produce(server: Server, began: float) -> float:
+            client = RawClient(server.port)
+            client.pipeline(frame, 1, 1)
+            passed_s = time.perf_counter() - began
+            client.close()
+            return passed_s
+
+        yield {
+            Row("start: exec to ready, processor", "ms"): started(lambda server, _: server.cpu_seconds()),
+            Row("start: exec to first successful produce, time passed", "ms"): started(first_produce),
+        }
+
+
+@contextmanager
+def memory(tree: Tree) -> Iterator[Measured]:
+    """Each can be measured once."""
+    with tree.broker() as server:
+        client = RawClient(server.port)
+        raw_client.create_topic(client, TOPIC)
+        client.pipeline(raw_client.produce_frame(TOPIC, raw_client.batch(1, 100)), 1, 1)
+        _wait_until_idle(server)
+        yield {
+            Row("memory of an idle broker", "MiB"): lambda: server.resident_bytes() / 2**20,
+            Row("memory per idle connection", "KiB"): lambda: bytes_per_connection(server) / 1024,
+        }
+        client.close()
+
+
+@contextmanager
+def joining_members(tree: Tree) -> Iterator[Measured]:
+    """Can be measured once."""
+    with tree.broker(*QUICK_GROUPS) as server:
+        raw_client.find_coordinator(RawClient(server.port), GROUP)
+
+        def microseconds() -> float:
+            before = server.cpu_seconds()
+            Fleet(server.port).join_all()
+            return (server.cpu_seconds() - before) / MEMBERS * 1e6
+
+        yield {Row(f"{MEMBERS:,} members join one group: processor per member", "µs"): microseconds}
+
+
+@contextmanager
+def idle(tree: Tree) -> Iterator[Measured]:
+    with tree.broker() as one, tree.broker("--brokers", str(EVERYWHERE)) as three:
+        found: Measured = {}
+        for server, name, replicas in ((one, "a broker", 1), (three, "three brokers", EVERYWHERE)):
+            client = RawClient(server.port)
+            while len(raw_client.described(client)[0]) < replicas:
+                pass
+            raw_client.create_topic(client, TOPIC, PARTITIONS, replication_factor=replicas)
+            _wait_until_idle(server)
+            found[Row(f"{name} with {PARTITIONS} idle partitions: processor per second", "ms")] = _idle_ms(server)
+        yield found
+
+
+def _idle_ms(server: Server) -> Callable[[], float]:
+    def measure() -> float:
+        return _share_of_a_core(server, IDLE_S) * 1e3
+
+    return measure
+
+
+def _wait_until_idle(server: Server) -> None:
+    while _share_of_a_core(server, WINDOW_S) > IDLE_SHARE_MAX:
+        pass
+
+
+def _share_of_a_core(server: Server, seconds: float) -> float:
+    before = server.cpu_seconds()
+    time.sleep(seconds)
+    return (server.cpu_seconds() - before) / seconds
