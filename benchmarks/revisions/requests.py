@@ -38,6 +38,7 @@ def of_one_broker(tree: Tree) -> Iterator[Measured]:
         yield measured | {
             rebalances: _cost_of_rebalances(server, client),
             latency: lambda: statistics.median(client.latencies_us(produce, PACED, RATE_PER_S)),
+            Row("memory after these requests", "MiB"): lambda: server.resident_bytes() / 2**20,
         }
         client.close()
 
