@@ -63,7 +63,7 @@ class RawClient:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answer = memoryview(bytearray(8 << 20))
+        self._answer = memoryview(b"")
 
     def close(self) -> None:
         self.socket.close()
@@ -79,11 +79,17 @@ class RawClient:
     def receive(self) -> memoryview:
         """The next answer from its correlation id on; valid until the next call."""
         size = struct.unpack(">i", self.socket.recv(4, socket.MSG_WAITALL))[0]
-        view = self._answer[:size]
+        view = self._room(size)
         count = 0
         while count < size:
             count += self.socket.recv_into(view[count:])
         return view
+
+    def _room(self, size: int) -> memoryview:
+        """For an answer of so many bytes. A thousand clients have one each: it is no larger than their answers."""
+        if size > len(self._answer):
+            self._answer = memoryview(bytearray(2 * size))
+        return self._answer[:size]
 
     def pipeline(self, frame: bytes, count: int, window: int) -> None:
         """Sends the frame `count` times with `window` of them unanswered; answers are counted by their sizes."""
