@@ -114,7 +114,7 @@ PARTS: dict[str, Part] = {
     "members": _in_turns(lives.joining_members, 1),
     "starts": _in_turns(lives.starts, START_TURNS),
     "memory": _in_turns(lives.memory, 1),
-    "idle": _in_turns(lives.idle, 1),
+    "idle": lives.idle,
     "suites": _in_runs(_suites, SUITE_RUNS),
     "bytecodes": _in_runs(_bytecodes, BYTECODES_RUNS),
 }

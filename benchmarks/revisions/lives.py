@@ -4,7 +4,7 @@ thousand members join at once."""
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from benchmarks import raw_client
 from benchmarks.footprint import bytes_per_connection
@@ -13,9 +13,9 @@ from benchmarks.processes import Server
 from benchmarks.raw_client import RawClient
 from benchmarks.revisions.requests import EVERYWHERE, QUICK_GROUPS
 from benchmarks.revisions.trees import Tree
-from benchmarks.revisions.turns import Measured, Row
+from benchmarks.revisions.turns import Measured, Pair, Row, Rows
 
-IDLE_S = 4.0
+IDLE_S = 8.0
 PARTITIONS = 100
 # A broker is idle when it takes no more of a core than that for so long: what its start puts off by half a second is
 # then done.
@@ -82,25 +82,32 @@ def joining_members(tree: Tree) -> Iterator[Measured]:
         yield {Row(f"{MEMBERS:,} members join one group: processor per member", "µs"): microseconds}
 
 
+def idle(this: Tree, older: Tree, rounds: int) -> Rows:
+    """Both trees' brokers in the same windows of time: they cost so little that one timer more or less shows."""
+    rows: Rows = {}
+    with ExitStack() as stack:
+        for name, brokers in (("a broker", 1), ("three brokers", EVERYWHERE)):
+            row = Row(f"{name} with {PARTITIONS} idle partitions: processor per second", "ms")
+            rows[row] = []
+            servers = [stack.enter_context(_idle_brokers(tree, brokers)) for tree in (this, older)]
+            for _ in range(rounds):
+                before = [server.cpu_seconds() for server in servers]
+                time.sleep(IDLE_S)
+                spent = [server.cpu_seconds() - earlier for server, earlier in zip(servers, before, strict=True)]
+                rows[row].append(Pair(*(seconds / IDLE_S * 1e3 for seconds in spent)))
+    return rows
+
+
 @contextmanager
-def idle(tree: Tree) -> Iterator[Measured]:
-    with tree.broker() as one, tree.broker("--brokers", str(EVERYWHERE)) as three:
-        found: Measured = {}
-        for server, name, replicas in ((one, "a broker", 1), (three, "three brokers", EVERYWHERE)):
-            client = RawClient(server.port)
-            while len(raw_client.described(client)[0]) < replicas:
-                pass
-            raw_client.create_topic(client, TOPIC, PARTITIONS, replication_factor=replicas)
-            _wait_until_idle(server)
-            found[Row(f"{name} with {PARTITIONS} idle partitions: processor per second", "ms")] = _idle_ms(server)
-        yield found
-
-
-def _idle_ms(server: Server) -> Callable[[], float]:
-    def measure() -> float:
-        return _share_of_a_core(server, IDLE_S) * 1e3
-
-    return measure
+def _idle_brokers(tree: Tree, brokers: int) -> Iterator[Server]:
+    with tree.broker("--brokers", str(brokers), pinned=False) as server:
+        client = RawClient(server.port)
+        while len(raw_client.described(client)[0]) < brokers:
+            pass
+        raw_client.create_topic(client, TOPIC, PARTITIONS, replication_factor=brokers)
+        _wait_until_idle(server)
+        yield server
+        client.close()
 
 
 def _wait_until_idle(server: Server) -> None:
