@@ -135,9 +135,15 @@ def _print(comparisons: list[Comparison], older: str, markdown: bool) -> None:
 
 
 def _cells(c: Comparison) -> tuple[str, ...]:
-    this, older = (f"{statistics.median(values):,.4g} {c.row.unit}".strip() for values in zip(*c.pairs, strict=True))
+    this, older = (_amount(statistics.median(values), c.row.unit) for values in zip(*c.pairs, strict=True))
     quartiles = f"{c.quartiles[0]:.3f} to {c.quartiles[1]:.3f}"
     return c.row.name, this, older, f"{c.ratio:.3f}", quartiles, c.difference, f"≤ {AT_MOST:g}"
+
+
+def _amount(value: float, unit: str) -> str:
+    # Four digits of a large number would be written with an exponent.
+    digits = f"{value:,.0f}" if value >= 10_000 else f"{value:,.4g}"
+    return f"{digits} {unit}".strip()
 
 
 if __name__ == "__main__":

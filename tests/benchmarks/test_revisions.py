@@ -153,3 +153,23 @@ def test_difference_that_the_spread_hides_is_not_seen(ratios: list[float], diffe
     comparison = Comparison(ROW, [Pair(ratio, 1.0) for ratio in ratios])
 
     assert (comparison.difference, comparison.meets_target) == (difference, meets)
+
+
+def test_row_above_the_target_fails_and_stands_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {Row("start", "ms"): [Pair(20_001.0, 20_000.0)] * 2, Row("memory", "MiB"): [Pair(1.06, 1.0)] * 2}
+    monkeypatch.setattr(command, "this_tree", lambda _: NamedTree("this tree"))
+    monkeypatch.setattr(command, "tree_of", lambda *_: NamedTree("0123abcd"))
+    monkeypatch.setitem(command.PARTS, "starts", lambda *_: rows)
+    monkeypatch.setattr(sys, "argv", ["revisions", "HEAD", "starts", "--markdown"])
+
+    assert command.main() == 1
+    table, complaints = capsys.readouterr()
+    assert table.splitlines() == [
+        "| figure | this tree | 0123abcd | ratio | quartiles | difference | target |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| start | 20,001 ms | 20,000 ms | 1.000 | 1.000 to 1.000 | more | ≤ 1.02 |",
+        "| memory | 1.06 MiB | 1 MiB | 1.060 | 1.060 to 1.060 | more | ≤ 1.02 |",
+    ]
+    assert "target missed: memory (more)" in complaints
