@@ -78,12 +78,12 @@ def _consume() -> list[Figure]:
             create_topic(client, "bulk")
             client.pipeline(produce_frame("bulk", records), BATCHES, WINDOW)
             frames = [fetch_frame("bulk", i * count, BATCH_BYTES) for i in range(BATCHES)]
-            seconds = interleave(ROUNDS, lambda: _fetch_all(client, frames), lambda: _drain(pipe.port, total))
+            seconds = interleave(ROUNDS, lambda: fetch_all(client, frames), lambda: _drain(pipe.port, total))
     pairs = [(total / ours_s / 1e6, total / raw_s / 1e6) for ours_s, raw_s in seconds]
     return [Figure("bulk consume, 1 KiB records", "raw pread → socket pipe", "MB/s", pairs, at_least=0.80)]
 
 
-def _fetch_all(client: RawClient, frames: list[bytes]) -> float:
+def fetch_all(client: RawClient, frames: list[bytes]) -> float:
     """Two fetches on their way at a time: while one answer travels, the next is being read."""
     started = time.perf_counter()
     client.socket.sendall(frames[0])

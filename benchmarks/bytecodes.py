@@ -25,16 +25,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ottla
 from benchmarks import processes, raw_client
 from benchmarks.figure import NO_BASELINE, Figure
 from benchmarks.raw_client import VERSIONS, RawClient
-from benchmarks.transactional_client import TransactionalClient
 from ottla.protocol.messages.join_group import JoinGroupResponse
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from benchmarks.transactional_client import TransactionalClient
 
 PACKAGE = f"{Path(ottla.__file__).parent}/"
 WARM_UPS = 8
@@ -95,7 +96,10 @@ class Story:
         self._measure("Produce, acks=1", raw_client.produce_frame(TOPIC, records, 1))
         self._measure("Fetch of one record", raw_client.fetch_frame(TOPIC, 0, 1))
         self._measure("OffsetCommit", raw_client.commit_frame(GROUP, generation, member_id, TOPIC, 1))
-        self._measure_call("Metadata of one topic", self._metadata)
+        self._measure("OffsetFetch", raw_client.offset_fetch_frame(GROUP, TOPIC))
+        self._measure("ListOffsets", raw_client.list_offsets_frame(TOPIC))
+        self._measure("Metadata of one topic", raw_client.metadata_frame(TOPIC))
+        self._measure("FindCoordinator", raw_client.find_coordinator_frame(GROUP))
         joins, syncs = [], []
         for newer in range(generation + 1, generation + 1 + WARM_UPS + RUNS):
             joins.append(self._counted(partial(self._join, member_id)))
@@ -105,6 +109,11 @@ class Story:
         self._transactions()
 
     def _transactions(self) -> None:
+        try:
+            from benchmarks.transactional_client import TransactionalClient
+        except ModuleNotFoundError:
+            # A tree of before transactions has no messages of theirs.
+            return
         for name, kip_890 in (("transaction of one record", False), ("transaction of one record, KIP-890", True)):
             producer = TransactionalClient(self._client, name, TOPIC, kip_890=kip_890)
             self._measure_call(name, partial(_commit_one_record, producer))
@@ -120,10 +129,6 @@ class Story:
             time.sleep(QUIET_S)
         time.sleep(1)
         self._measure("Produce, acks=all, three brokers", raw_client.produce_frame(TOPIC, raw_client.batch(1, 100), -1))
-
-    def _metadata(self) -> None:
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
-        self._client.call(request, MetadataResponse, VERSIONS["Metadata"])
 
     def _join(self, member_id: str) -> None:
         request = raw_client.join_request(GROUP, member_id)
@@ -160,7 +165,7 @@ def _most_frequent(runs: Sequence[Counter[str]]) -> Counter[str]:
     return next(run for run in warm if run.total() == total)
 
 
-def _commit_one_record(producer: TransactionalClient) -> None:
+def _commit_one_record(producer: "TransactionalClient") -> None:
     producer.begin(100)
     producer.commit()
 

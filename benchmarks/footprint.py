@@ -54,7 +54,7 @@ def _memory() -> list[Figure]:
             client.socket.sendall(produce_frame("t", batch(1, 100)))
             client.receive()
             idle.append((ours.resident_bytes() / 2**20, bare.resident_bytes() / 2**20))
-            per_connection.append((_bytes_per_connection(ours) / 1024, 1.0))
+            per_connection.append((bytes_per_connection(ours) / 1024, 1.0))
     bare_process = "asyncio + uvloop process"
     return [
         Figure("memory of an idle broker", bare_process, "MiB", idle, at_most=2.5),
@@ -62,7 +62,7 @@ def _memory() -> list[Figure]:
     ]
 
 
-def _bytes_per_connection(server: processes.Server) -> float:
+def bytes_per_connection(server: processes.Server) -> float:
     """Growth per connection that has asked for the API versions once and is silent since."""
     api_versions = b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff"
     before = server.resident_bytes()

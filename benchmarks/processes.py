@@ -14,7 +14,7 @@ from typing import Any
 PAGE_SIZE = os.sysconf("SC_PAGESIZE")
 # A program that is installed has its bytecode. Where the environment forbids Python to keep it, every start would
 # measure the compiler instead, and only that of the broker: the standard library and uvloop have theirs.
-_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # Of clock_getcpuclockid(3), which Python does not offer: the kernel makes the clock of a process from its id.
 _CPUCLOCK_SCHED = 2
 SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
@@ -51,10 +51,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def running(command: Sequence[str], stderr: int | None = None, *, pinned: bool = True) -> Iterator[Server]:
-    """A server that says by its first line on which port it is ready."""
+def running(
+    command: Sequence[str], stderr: int | None = None, *, pinned: bool = True, **options: Any
+) -> Iterator[Server]:
+    """A server that says by its first line on which port it is ready; options are those of Popen."""
     prepare = _pin_server if pinned else None
-    with started(command, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=prepare) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=stderr, preexec_fn=prepare, **options) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         port = int(line.split("bootstrap=")[-1].split()[0].rsplit(":", 1)[-1])
@@ -64,7 +66,7 @@ def running(command: Sequence[str], stderr: int | None = None, *, pinned: bool =
 @contextmanager
 def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A process from its exec until it is terminated at the end; options are those of Popen."""
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "text": True, "env": _ENVIRONMENT}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "text": True, "env": ENVIRONMENT}
     with subprocess.Popen(command, **quiet | options) as process:
         try:
             yield process

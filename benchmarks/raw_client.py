@@ -19,6 +19,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, Fin
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -29,6 +30,11 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -48,6 +54,8 @@ VERSIONS = {
     "CreateTopics": 5,
     "FindCoordinator": 2,
     "Metadata": 9,
+    "ListOffsets": 7,
+    "OffsetFetch": 8,
 }
 
 
@@ -55,7 +63,7 @@ class RawClient:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answer = memoryview(bytearray(8 << 20))
+        self._answer = memoryview(b"")
 
     def close(self) -> None:
         self.socket.close()
@@ -71,11 +79,17 @@ class RawClient:
     def receive(self) -> memoryview:
         """The next answer from its correlation id on; valid until the next call."""
         size = struct.unpack(">i", self.socket.recv(4, socket.MSG_WAITALL))[0]
-        view = self._answer[:size]
+        view = self._room(size)
         count = 0
         while count < size:
             count += self.socket.recv_into(view[count:])
         return view
+
+    def _room(self, size: int) -> memoryview:
+        """For an answer of so many bytes. A thousand clients have one each: it is no larger than their answers."""
+        if size > len(self._answer):
+            self._answer = memoryview(bytearray(2 * size))
+        return self._answer[:size]
 
     def pipeline(self, frame: bytes, count: int, window: int) -> None:
         """Sends the frame `count` times with `window` of them unanswered; answers are counted by their sizes."""
@@ -175,30 +189,36 @@ def heartbeat_frame(group: str, generation: int, member_id: str) -> bytes:
     return _frame(HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id), "Heartbeat")
 
 
-def join_request(group: str, member_id: str = "", metadata: bytes = b"") -> JoinGroupRequest:
+def join_request(
+    group: str, member_id: str = "", metadata: bytes = b"", *, session_timeout_ms: int = 30_000
+) -> JoinGroupRequest:
     protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
-    timeouts = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
+    timeouts = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": 60_000}
     return JoinGroupRequest(
         group_id=group, member_id=member_id, protocol_type="consumer", protocols=protocols, **timeouts
     )
 
 
-def joined_member(client: RawClient, group: str) -> tuple[str, int]:
+def joined_member(client: RawClient, group: str, *, session_timeout_ms: int = 30_000) -> tuple[str, int]:
     """(member id, generation) of the only member of a stable group."""
     find_coordinator(client, group)
-    first = client.call(join_request(group), JoinGroupResponse, VERSIONS["JoinGroup"])
+    request = join_request(group, session_timeout_ms=session_timeout_ms)
+    first = client.call(request, JoinGroupResponse, VERSIONS["JoinGroup"])
     assert isinstance(first, JoinGroupResponse)
-    second = client.call(join_request(group, first.member_id), JoinGroupResponse, VERSIONS["JoinGroup"])
-    assert isinstance(second, JoinGroupResponse)
-    assert second.error_code == 0
-    synced = client.call(
-        sync_request(group, second.generation_id, second.member_id, [second.member_id]),
-        SyncGroupResponse,
-        VERSIONS["SyncGroup"],
-    )
+    request.member_id = first.member_id
+    return first.member_id, rebalanced(client, request)
+
+
+def rebalanced(client: RawClient, join: JoinGroupRequest) -> int:
+    """The generation of the group after its only member, which the request names, has joined again and is in sync."""
+    joined = client.call(join, JoinGroupResponse, VERSIONS["JoinGroup"])
+    assert isinstance(joined, JoinGroupResponse)
+    assert joined.error_code == 0
+    sync = sync_request(join.group_id, joined.generation_id, join.member_id, [join.member_id])
+    synced = client.call(sync, SyncGroupResponse, VERSIONS["SyncGroup"])
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code == 0
-    return second.member_id, second.generation_id
+    return joined.generation_id
 
 
 def leave(client: RawClient, group: str, member_id: str) -> None:
@@ -215,6 +235,26 @@ def commit_frame(group: str, generation: int, member_id: str, topic: str, offset
         group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics
     )
     return _frame(request, "OffsetCommit")
+
+
+def offset_fetch_frame(group: str, topic: str) -> bytes:
+    topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    return _frame(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]), "OffsetFetch")
+
+
+def list_offsets_frame(topic: str) -> bytes:
+    """Asks for the end of its partition 0."""
+    topics = [ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+    return _frame(ListOffsetsRequest(replica_id=-1, topics=topics), "ListOffsets")
+
+
+def metadata_frame(topic: str) -> bytes:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    return _frame(request, "Metadata")
+
+
+def find_coordinator_frame(group: str) -> bytes:
+    return _frame(FindCoordinatorRequest(key=group), "FindCoordinator")
 
 
 def find_coordinator(client: RawClient, key: str, key_type: int = 0) -> None:

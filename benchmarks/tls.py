@@ -61,7 +61,7 @@ class TlsClient(RawClient):
     def receive(self) -> memoryview:
         head = memoryview(bytearray(4))
         self._fill(head)
-        view = self._answer[: struct.unpack(">i", head)[0]]
+        view = self._room(struct.unpack(">i", head)[0])
         self._fill(view)
         return view
 

@@ -267,10 +267,12 @@ class _DecoderSource:
         self.array_depth += 1
         items, item = f"l{self.depth}", f"m{self.depth}"
         if field.struct is not None:
-            # They are empty, and within what has been charged for them. Most arrays of hot requests have one element,
-            # and to extend a list by an iterator of unknown length takes as long as that.
+            # They are empty, and within what has been charged for them. Most arrays of hot requests have one element or
+            # none, and to extend a list by an iterator of unknown length takes longer than that.
             made = self._class(field.struct)
-            source.line(f"{target} = {items} = [new({made})] if n == 1 else [*map(new, repeat({made}, n))]")
+            source.line(
+                f"{target} = {items} = [new({made})] if n == 1 else [*map(new, repeat({made}, n))] if n else []"
+            )
             source.open(f"for {item} in {items}:")
             self._fill(field.struct, item)
             self._flush()

@@ -167,12 +167,12 @@ class GroupCoordinator:
 
     def _send_fetch(self, request: FetchOffsets) -> None:
         partition = self.topic.partition_of(request.group_id)
-        if (
-            partition is None
-            or group_id_error(request) is not None
-            or (has_committed_what_it_loaded(self._replicas, partition) and not self._may_be_deposed())
-        ):
+        if partition is None:
             self._send(request)
+        elif group_id_error(request) is not None or (
+            has_committed_what_it_loaded(self._replicas, partition) and not self._may_be_deposed()
+        ):
+            partition.handle(request)
         else:
             self.topic.deliver(request.token, refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
@@ -275,9 +275,10 @@ class GroupCoordinator:
 
     def coordinator_of(self, group_id: str) -> BrokerInfo | None:
         """The broker that serves the group, by the metadata; None while the topic or its leader is missing."""
-        if not self.topic.exists:
+        leader = self.topic.leader_of(group_id)
+        if leader is None and not self.topic.exists:
             self._ensure_topic()
-        return self.topic.leader_of(group_id)
+        return leader
 
     def committed_offsets(self) -> Iterator[tuple[str, bool, Mapping[TopicPartition, LoggedOffset]]]:
         """Each group here that is loaded, whether it has members, and what it has committed."""

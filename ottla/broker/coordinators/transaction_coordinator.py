@@ -180,9 +180,10 @@ class TransactionCoordinator:
 
     def coordinator_of(self, transactional_id: str) -> BrokerInfo | None:
         """The broker that serves the id, by the metadata; None while the topic or its leader is missing."""
-        if not self.topic.exists:
+        leader = self.topic.leader_of(transactional_id)
+        if leader is None and not self.topic.exists:
             self._ensure_topic()
-        return self.topic.leader_of(transactional_id)
+        return leader
 
     def _observe(self, fact: Fact, now_ms: int, wall_ms: int) -> None:
         log_fact(self._runtime.log, fact, now_ms, wall_ms)

@@ -3,12 +3,12 @@
 What version 9 says of the member (KIP-848) means nothing to a classic group and is not looked at.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-from ottla.broker.runtime import ITEMS_PER_SLICE, in_slices, next_step, now_or_later
+from ottla.broker.runtime import ITEMS_PER_SLICE, next_step, now_or_later
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
@@ -52,7 +52,7 @@ async def _response(events: list[FetchOffsets], results: list[FetchResult], vers
     if version >= _SEVERAL_GROUPS_FROM:
         return OffsetFetchResponse(groups=await _groups(events, results))
     (result,) = results
-    partitions: Iterable[FetchedOffset] = result.partitions
+    partitions: Sequence[FetchedOffset] = result.partitions
     if result.error:
         partitions = _failed(events[0].topics or (), result.error)
     named = None if result.error else events[0].topics
@@ -81,20 +81,20 @@ def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
 
 
 async def _shaped(
-    named: Topics | None, partitions: Iterable[FetchedOffset], topic_class: Any, partition_class: Any
+    named: Topics | None, partitions: Sequence[FetchedOffset], topic_class: Any, partition_class: Any
 ) -> list[Any]:
     """One entry per topic, also where no partition of it is asked for."""
     topics: dict[str, list[Any]] = {name: [] for name, _ in named or ()}
-    await in_slices(partial(_add, topics, partition_class), partitions)
+    for first in range(0, len(partitions), ITEMS_PER_SLICE):
+        if first:
+            await next_step()
+        for each in partitions[first : first + ITEMS_PER_SLICE]:
+            entry = partition_class(
+                partition_index=each.partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=each.leader_epoch,
+                metadata=each.metadata,
+                error_code=int(each.error),
+            )
+            topics.setdefault(each.topic, []).append(entry)
     return [topic_class(name=name, partitions=entries) for name, entries in topics.items()]
-
-
-def _add(topics: dict[str, list[Any]], partition_class: Any, each: FetchedOffset) -> None:
-    entry = partition_class(
-        partition_index=each.partition,
-        committed_offset=each.offset,
-        committed_leader_epoch=each.leader_epoch,
-        metadata=each.metadata,
-        error_code=int(each.error),
-    )
-    topics.setdefault(each.topic, []).append(entry)
