@@ -226,13 +226,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bytecodes", description="Bytecodes of small requests.")
     parser.add_argument("--verbose", action="store_true", help="also the functions of each request")
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="properties of the broker")
     parser.add_argument("--serve", nargs="+", metavar="WORD", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         brokers, output, *settings = options.serve
         _serve_and_count(int(brokers), Path(output), settings)
         return
-    results = measure()
+    results = measure(*options.settings)
     if options.json:
         print(json.dumps(results, indent=2))
     else:

@@ -5,6 +5,8 @@ one program differ by some hundredths, by where their memory lies and how their 
 the median over the starts. Where a quarter of them or more lie on each side of 1, the table says that no difference was
 seen. The exit status is 1 when a row is above the target.
 
+With `--set`, brokers of this tree alone have a property. With HEAD as the revision, ratios show what it costs.
+
 Rows that look into a broker, such as `steps` and `hops`, name its modules and cannot be compared.
 """
 
@@ -51,7 +53,7 @@ def main() -> int:
         parser.error("one start of both says nothing of how far starts are apart: at least 2 rounds")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         try:
-            this = this_tree(Path(directory) / "this")
+            this = this_tree(Path(directory) / "this", options.settings)
             older = tree_of(options.revision, Path(directory) / "older")
         except TreeError as error:
             print(error, file=sys.stderr)
@@ -60,7 +62,7 @@ def main() -> int:
         for name in options.parts or PARTS:
             print(f"measuring {name} …", file=sys.stderr)
             rows = PARTS[name](this, older, options.rounds)
-            comparisons += [Comparison(row, pairs) for row, pairs in rows.items()]
+            comparisons += [Comparison(row, pairs, options.at_most) for row, pairs in rows.items()]
     _print(comparisons, older.name, options.markdown)
     missed = [f"{each.row.name} ({each.difference})" for each in comparisons if not each.meets_target]
     if missed:
@@ -74,6 +76,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("revision", help="of git, whose package `ottla` is the baseline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"all if none is given: {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often both are started (default: {ROUNDS})")
+    parser.add_argument(
+        "--set",
+        action="append",
+        dest="settings",
+        metavar="KEY=VALUE",
+        default=[],
+        help="a property of this tree's brokers, and not of the others",
+    )
+    parser.add_argument("--at-most", type=float, default=AT_MOST, help=f"the target of each ratio (default: {AT_MOST})")
     parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     return parser
 
@@ -98,7 +109,7 @@ def _in_runs(run: Callable[[Tree], dict[Row, float]], runs_max: int) -> Part:
 
 
 def _bytecodes(tree: Tree) -> dict[Row, float]:
-    counts = json.loads(tree.output("-m", "benchmarks.bytecodes", "--json"))
+    counts = json.loads(tree.output("-m", "benchmarks.bytecodes", "--json", *tree.settings))
     return {Row(f"bytecodes of {name}", ""): float(sum(of.values())) for name, of in counts.items()}
 
 
@@ -137,7 +148,7 @@ def _print(comparisons: list[Comparison], older: str, markdown: bool) -> None:
 def _cells(c: Comparison) -> tuple[str, ...]:
     this, older = (_amount(statistics.median(values), c.row.unit) for values in zip(*c.pairs, strict=True))
     quartiles = f"{c.quartiles[0]:.3f} to {c.quartiles[1]:.3f}"
-    return c.row.name, this, older, f"{c.ratio:.3f}", quartiles, c.difference, f"≤ {AT_MOST:g}"
+    return c.row.name, this, older, f"{c.ratio:.3f}", quartiles, c.difference, f"≤ {c.at_most:g}"
 
 
 def _amount(value: float, unit: str) -> str:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ class TreeError(Exception):
 class Tree:
     """The directory holds the package. Raises TreeError where Python would import another one from there."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, settings: Sequence[str] = ()) -> None:
+        """`settings`: properties of its brokers beside those of a measurement, as `--set` takes them."""
         self.name = name
+        self.settings = settings
         self._directory = directory.resolve()
         _copy(ROOT / BENCHMARKS, directory)
         # What is installed has its bytecode; the first start would measure the compiler.
@@ -56,7 +58,8 @@ class Tree:
 
     @contextmanager
     def broker_with(self, data_directory: str, *options: str, pinned: bool = True) -> Iterator[Server]:
-        command = processes.broker_command(data_directory, *options)
+        set_options = [word for setting in self.settings for word in ("--set", setting)]
+        command = processes.broker_command(data_directory, *options, *set_options)
         with processes.running(command, pinned=pinned, **self._place()) as server:
             yield server
 
@@ -66,11 +69,11 @@ class Tree:
         return {"cwd": self._directory, "env": environment}
 
 
-def this_tree(directory: Path) -> Tree:
+def this_tree(directory: Path, settings: Sequence[str] = ()) -> Tree:
     """As it is in the files, whether committed or not."""
     directory.mkdir()
     _copy(ROOT / PACKAGE, directory)
-    return Tree("this tree", directory)
+    return Tree("this tree", directory, settings)
 
 
 def tree_of(revision: str, directory: Path, repository: Path = ROOT) -> Tree:

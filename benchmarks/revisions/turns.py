@@ -34,6 +34,7 @@ class Comparison(NamedTuple):
 
     row: Row
     pairs: list[Pair]
+    at_most: float = AT_MOST
 
     @property
     def ratio(self) -> float:
@@ -57,7 +58,7 @@ class Comparison(NamedTuple):
 
     @property
     def meets_target(self) -> bool:
-        return self.ratio <= AT_MOST
+        return self.ratio <= self.at_most
 
 
 def by_turns(

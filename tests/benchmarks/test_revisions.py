@@ -17,7 +17,7 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not i
 ROW = Row("speed", "µs")
 OLDER_PACKAGE = """
 import sys
-print("ready bootstrap=127.0.0.1:1", flush=True)
+print(f"ready bootstrap=127.0.0.1:{1 + sys.argv.count('a=b')}", flush=True)
 sys.stdin.read()
 """
 
@@ -45,6 +45,16 @@ def test_broker_of_a_revision_is_of_its_tree(repository: Path, tmp_path: Path) -
     assert tree.output("-c", "import ottla; print(ottla.__file__)").strip() == str(
         tmp_path / "older" / "ottla" / "__init__.py"
     )
+
+
+@needs_git
+def test_settings_are_those_of_one_tree(repository: Path, tmp_path: Path) -> None:
+    """The package says by its port how often it has been given the setting."""
+    shutil.copytree(repository / "ottla", tmp_path / "this" / "ottla")
+    this, older = Tree("this", tmp_path / "this", ["a=b"]), tree_of("HEAD", tmp_path / "older", repository)
+
+    with this.broker() as with_setting, older.broker() as without:
+        assert (with_setting.port, without.port) == (2, 1)
 
 
 def test_this_tree_is_a_copy_with_bytecode(tmp_path: Path) -> None:
@@ -81,7 +91,7 @@ def test_command_refuses_such_a_revision_in_one_sentence(
     def refuse(revision: str, _directory: Path) -> Tree:
         raise TreeError(f"There is no revision {revision}.")
 
-    monkeypatch.setattr(command, "this_tree", lambda directory: directory)
+    monkeypatch.setattr(command, "this_tree", lambda directory, _settings: directory)
     monkeypatch.setattr(command, "tree_of", refuse)
     monkeypatch.setattr(sys, "argv", ["revisions", "nonsense"])
 
