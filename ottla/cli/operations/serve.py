@@ -23,7 +23,6 @@ from ottla.broker.config.security import read_secret
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.config.server_network import PLAINTEXT
 from ottla.broker.config.server_security import listener_property
-from ottla.broker.coordinators.transaction_loader import import_coordinator
 from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.broker.server.connection import Connection
@@ -419,7 +418,6 @@ def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) ->
 def _do_deferred_work(log: LazyLog, loop: asyncio.AbstractEventLoop) -> None:
     """What a start need not wait for, in a thread: imports that would be a long step of the loop later."""
     log.prepare()
-    import_coordinator()
     tune_garbage_collector()
     log.debug("deferred start work done")
     loop.call_soon_threadsafe(log.release)
