@@ -59,7 +59,7 @@ def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
 
 
 def end_of(certificate: bytes) -> datetime.datetime:
-    """The last second in which it is valid (RFC 5280 §4.1.2.5). Raises ValueError."""
+    """The last second in which it is valid (RFC 5280). Raises ValueError."""
     try:
         end = _elements(_fields(certificate)[3].content)[1]
     except IndexError:
