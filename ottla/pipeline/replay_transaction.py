@@ -6,7 +6,7 @@ id names the target: the next run fences one that was killed, and its transactio
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -77,12 +77,23 @@ async def _send_all(
             async with producer.transaction():
                 # Rows come from Java, which may take its time; the loop has a connection to keep.
                 while some := await asyncio.to_thread(lambda: list(islice(rows, ROWS_AT_ONCE))):
-                    for row in some:
-                        await sender.send(row)
+                    await _send(sender, some)
                 await sender.finish()
         finally:
             await producer.stop()
     return sender.sent
+
+
+async def _send(sender: RecordSender, rows: Sequence[Row]) -> None:
+    from aiokafka import errors
+
+    try:
+        for row in rows:
+            await sender.send(row)
+    except errors.IllegalOperation:
+        # The producer has failed since the row before. Why, those on their way have been answered.
+        await sender.finish()
+        raise
 
 
 async def _start(producer: Any) -> None:

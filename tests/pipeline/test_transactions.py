@@ -1,15 +1,19 @@
 """Transactions and Spark: what is read of them, the example, and a replay that is in one."""
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import errors
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import Row
 
-from ottla.pipeline import replay
+from ottla.pipeline import replay, replay_transaction
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.replay_transaction import ReplayTransaction, send_in_transaction
 from tests.cluster_processes import wait_for
@@ -157,6 +161,40 @@ def test_a_second_replay_ends_the_first(broker: ServedBroker) -> None:
         send_in_transaction(rows(), broker.bootstrap, target, transaction, keep_partitions=True)
 
     assert [record.value() for record in consume_committed(broker, target, [0])] == [b"second"]
+
+
+class FencedProducer:
+    """As aiokafka's is when the answer to a record has fenced it, and the next one comes."""
+
+    def __init__(self) -> None:
+        self._is_fenced = False
+
+    async def start(self) -> None:
+        """It is."""
+
+    async def stop(self) -> None:
+        """It is."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        yield
+
+    async def send(self, *_: Any, **__: Any) -> asyncio.Future[None]:
+        if self._is_fenced:
+            raise errors.IllegalOperation("Can't send messages while not in transaction")
+        self._is_fenced = True
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        acknowledged.set_exception(errors.ProducerFenced())
+        return acknowledged
+
+
+def test_a_replay_that_is_fenced_between_two_rows_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_transaction, "_producer", lambda *_: FencedProducer)
+
+    with pytest.raises(PipelineError, match="another replay to t has taken over"):
+        send_in_transaction(
+            map(row, ["a", "b"]), "localhost:9", "t", ReplayTransaction("r", 10_000), keep_partitions=True
+        )
 
 
 def test_a_transaction_longer_than_the_broker_allows_is_refused(broker: ServedBroker) -> None:
