@@ -197,7 +197,7 @@ async def test_before_the_topic_exists_there_is_no_coordinator(tmp_path: Path) -
         assert (await ask(broker, refused)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_first_producer_does_not_wait_for_the_import_of_the_coordinator(tmp_path: Path) -> None:
+async def test_a_first_producer_comes_before_the_import_is_done(tmp_path: Path) -> None:
     """One that has not looked for its coordinator: a thread imports it, and the client asks again."""
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
     async with running_broker(tmp_path) as broker:
