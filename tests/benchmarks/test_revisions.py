@@ -169,7 +169,7 @@ def test_row_above_the_target_fails_and_stands_in_the_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = {Row("start", "ms"): [Pair(20_001.0, 20_000.0)] * 2, Row("memory", "MiB"): [Pair(1.06, 1.0)] * 2}
-    monkeypatch.setattr(command, "this_tree", lambda _: NamedTree("this tree"))
+    monkeypatch.setattr(command, "this_tree", lambda *_: NamedTree("this tree"))
     monkeypatch.setattr(command, "tree_of", lambda *_: NamedTree("0123abcd"))
     monkeypatch.setitem(command.PARTS, "starts", lambda *_: rows)
     monkeypatch.setattr(sys, "argv", ["revisions", "HEAD", "starts", "--markdown"])

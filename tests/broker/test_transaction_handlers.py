@@ -197,16 +197,6 @@ async def test_before_the_topic_exists_there_is_no_coordinator(tmp_path: Path) -
         assert (await ask(broker, refused)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_first_producer_comes_before_the_import_is_done(tmp_path: Path) -> None:
-    """One that has not looked for its coordinator: a thread imports it, and the client asks again."""
-    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
-    async with running_broker(tmp_path) as broker:
-        loader = broker.parts.transaction_loader
-        assert (await ask(broker, request, 4)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await until(lambda: loader.if_made is not None)
-        assert (await ask(broker, request, 4)).error_code == ErrorCode.NOT_COORDINATOR
-
-
 async def test_the_state_topic_has_the_settings_of_kafka(tmp_path: Path) -> None:
     async with running_broker(tmp_path, transaction_state_log_num_partitions=7) as broker:
         await TransactionalProducer({0: broker}).initialize()

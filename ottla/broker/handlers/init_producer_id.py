@@ -54,13 +54,10 @@ def _transactional(
     request: InitProducerIdRequest,
     transactional_id: str,
 ) -> InitProducerIdResponse | None:
-    transactions = transaction_loader.prepare()
-    if transactions is None:
-        # It is on its way, and its client asks again.
-        return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     # Imported here: idempotent producers need none of it.
     from ottla.coordinator.transactions.events import InitializeProducer
 
+    transactions = transaction_loader.coordinator
     event = InitializeProducer(
         transactions.new_token(),
         transactional_id,
