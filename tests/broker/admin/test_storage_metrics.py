@@ -12,12 +12,14 @@ from ottla.broker.admin.metrics.replica_source import ReplicaSource
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.disk_sync import DiskSync
+from ottla.broker.server.connection import Connection
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.cluster.encoding import ENTRIES_PER_SLICE
 from ottla.cluster.store import Committed, Entry, Snapshot, Transaction
 from ottla.replication.replica_progress import ReplicaProgress
 from ottla.storage.compaction import plan_compaction
 from ottla.timer.wheel import TimingWheel
+from tests.broker.test_connection import FakeTransport, feed
 from tests.broker.wire import batch, client_of, create_topic, produce, produce_request, running_broker
 from tests.fakes.disk import FakeDisk
 from tests.fakes.frames import build_request_frame
@@ -71,11 +73,12 @@ async def test_one_write_is_observed_for_each_partition_and_event(tmp_path: Path
         assert times.count == before[0] + 3
         assert before[1] < times.sum_ns < before[1] + took_ns
         # What arrives together is written together.
+        connection, transport = Connection(broker.server, "PLAINTEXT"), FakeTransport()
+        connection.connection_made(transport)  # type: ignore[arg-type]
         request = produce_request("t", batch(b"three"))
-        client.writer.write(b"".join(build_request_frame(request, 9, number, "c") for number in range(3)))
-        for _ in range(3):
-            await client.receive_frame()
-
+        feed(connection, b"".join(build_request_frame(request, 9, number, "c") for number in range(3)))
+        assert len(transport.frames) == 3
+        connection.connection_lost(None)
         assert times.count == before[0] + 4
 
 
