@@ -3,11 +3,8 @@
 The client is not a super user: ACLs allow its requests, among those of a thousand others.
 """
 
-from collections.abc import Callable
-
 from benchmarks import processes
 from benchmarks.figure import Figure, interleave
-from benchmarks.processes import Server
 from benchmarks.raw_client import (
     RawClient,
     batch,
@@ -15,6 +12,7 @@ from benchmarks.raw_client import (
     fetch_frame,
     heartbeat_frame,
     joined_member,
+    processor_us,
     produce_frame,
 )
 from ottla.broker.config.server_security import STANDARD_AUTHORIZER
@@ -46,9 +44,10 @@ def figures() -> list[Figure]:
         found = []
         for how, count, window in WAYS:
             for (name, with_acls), (_, without) in frames:
-                measured = _cost(ours, secured, with_acls, count, window), _cost(plain, bare, without, count, window)
+                with_authorizer = processor_us(ours, secured, with_acls, count, window)
+                bare_broker = processor_us(plain, bare, without, count, window)
                 title = f"{how} {name} with {ACLS:,} ACLs, processor time"
-                pairs = interleave(ROUNDS, *measured)
+                pairs = interleave(ROUNDS, with_authorizer, bare_broker)
                 found.append(Figure(title, "without an authorizer", "µs", pairs, at_most=1.10))
         return found
 
@@ -61,15 +60,6 @@ def _frames(client: RawClient) -> list[tuple[str, bytes]]:
         ("one-record Produce", produce_frame(TOPIC, batch(1, 100))),
         ("Fetch of one record", fetch_frame(TOPIC, 0, 1)),
     ]
-
-
-def _cost(server: Server, client: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
-    def measure() -> float:
-        before = server.cpu_seconds()
-        client.pipeline(frame, count, window)
-        return (server.cpu_seconds() - before) / count * 1e6
-
-    return measure
 
 
 def _create_acls(client: RawClient) -> None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import ottla
 from benchmarks import processes, raw_client
 from benchmarks.figure import NO_BASELINE, Figure
-from benchmarks.raw_client import VERSIONS, RawClient
+from benchmarks.raw_client import VERSIONS
 from ottla.protocol.messages.join_group import JoinGroupResponse
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 
@@ -119,14 +119,7 @@ class Story:
             self._measure_call(name, partial(_commit_one_record, producer))
 
     def three_brokers(self) -> None:
-        ports: dict[int, int] = {}
-        while len(ports) < 3:
-            ports, _ = raw_client.described(self._client)
-        first, *others = sorted(ports)
-        raw_client.create_topic(self._client, TOPIC, replicas=[first, *others])
-        self._client = RawClient(ports[first])
-        while not raw_client.produced(self._client, TOPIC, raw_client.batch(1, 100)):
-            time.sleep(QUIET_S)
+        self._client = raw_client.replicated_topic(self._client, TOPIC, 3)
         time.sleep(1)
         self._measure("Produce, acks=all, three brokers", raw_client.produce_frame(TOPIC, raw_client.batch(1, 100), -1))
 

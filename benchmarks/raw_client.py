@@ -4,8 +4,9 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from benchmarks.processes import Server
 from ottla.protocol.client import RequestFramer, WireClient
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import (
@@ -145,6 +146,30 @@ def create_topic(
     response = client.call(request, CreateTopicsResponse, VERSIONS["CreateTopics"])
     assert isinstance(response, CreateTopicsResponse)
     assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+def replicated_topic(admin: RawClient, topic: str, brokers: int) -> RawClient:
+    """A client of the leader of the new topic's partition, which all brokers have and all are in sync with."""
+    ports: dict[int, int] = {}
+    while len(ports) < brokers:
+        ports, _ = described(admin)
+    first, *others = sorted(ports)
+    create_topic(admin, topic, replicas=[first, *others])
+    leader = RawClient(ports[first])
+    while not produced(leader, topic, batch(1, 100)):
+        time.sleep(0.04)
+    return leader
+
+
+def processor_us(server: Server, client: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
+    """Measures what a request costs the server, of `count` with `window` of them on their way at a time."""
+
+    def measure() -> float:
+        before = server.cpu_seconds()
+        client.pipeline(frame, count, window)
+        return (server.cpu_seconds() - before) / count * 1e6
+
+    return measure
 
 
 def described(client: RawClient, topic: str | None = None) -> tuple[dict[int, int], list[MetadataResponsePartition]]:

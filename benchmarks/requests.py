@@ -7,7 +7,15 @@ from collections.abc import Callable
 from benchmarks import processes
 from benchmarks.figure import Figure, interleave
 from benchmarks.processes import Server
-from benchmarks.raw_client import RawClient, batch, create_topic, heartbeat_frame, joined_member, produce_frame
+from benchmarks.raw_client import (
+    RawClient,
+    batch,
+    create_topic,
+    heartbeat_frame,
+    joined_member,
+    processor_us,
+    produce_frame,
+)
 
 ROUNDS = 7
 UNPIPELINED = 8_000
@@ -50,17 +58,9 @@ def _unpipelined(client: RawClient, baseline: RawClient, heartbeat: bytes, produ
 def _pipelined(
     ours: Server, echo: Server, client: RawClient, baseline: RawClient, heartbeat: bytes, produce: bytes
 ) -> list[Figure]:
-    def cost(server: Server, connection: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
-        def measure() -> float:
-            before = server.cpu_seconds()
-            connection.pipeline(frame, count, window)
-            return (server.cpu_seconds() - before) / count * 1e6
-
-        return measure
-
-    echoed = cost(echo, baseline, ECHO_FRAME, UNPIPELINED, 1)
-    beats = interleave(ROUNDS, cost(ours, client, heartbeat, PIPELINED, WINDOW), echoed)
-    produced = interleave(ROUNDS, cost(ours, client, produce, PIPELINED, WINDOW), echoed)
+    echoed = processor_us(echo, baseline, ECHO_FRAME, UNPIPELINED, 1)
+    beats = interleave(ROUNDS, processor_us(ours, client, heartbeat, PIPELINED, WINDOW), echoed)
+    produced = interleave(ROUNDS, processor_us(ours, client, produce, PIPELINED, WINDOW), echoed)
     baseline_name = "uvloop echo, unpipelined"
     return [
         Figure("pipelined Heartbeat, processor per request", baseline_name, "µs", beats, at_most=0.30),

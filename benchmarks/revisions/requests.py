@@ -31,7 +31,9 @@ def of_one_broker(tree: Tree) -> Iterator[Measured]:
         measured: Measured = {}
         for name, frame in _frames(client).items():
             for way, count, window in WAYS:
-                measured[Row(f"{way} {name}, processor", "µs")] = _cost(server, client, frame, count, window)
+                measured[Row(f"{way} {name}, processor", "µs")] = raw_client.processor_us(
+                    server, client, frame, count, window
+                )
         produce = raw_client.produce_frame(TOPIC, raw_client.batch(1, 100))
         rebalances = Row("JoinGroup and SyncGroup of one member, processor", "µs")
         latency = Row(f"Produce at {RATE_PER_S:,} requests/s, p50 of the time passed", "µs")
@@ -47,28 +49,15 @@ def of_one_broker(tree: Tree) -> Iterator[Measured]:
 def of_three_brokers(tree: Tree) -> Iterator[Measured]:
     """In one process, whose processor time is that of all. What is sent is acknowledged by all three."""
     with tree.broker("--brokers", str(EVERYWHERE)) as server:
-        client = replicated_topic(RawClient(server.port), TOPIC)
+        client = raw_client.replicated_topic(RawClient(server.port), TOPIC, EVERYWHERE)
         frame = raw_client.produce_frame(TOPIC, raw_client.batch(1, 100))
         yield {
-            Row(f"{way} one-record Produce, acks=all, three brokers, processor", "µs"): _cost(
+            Row(f"{way} one-record Produce, acks=all, three brokers, processor", "µs"): raw_client.processor_us(
                 server, client, frame, count, window
             )
             for way, count, window in WAYS
         }
         client.close()
-
-
-def replicated_topic(admin: RawClient, topic: str) -> RawClient:
-    """A client of the leader of the new topic's partition, which all brokers have and all are in sync with."""
-    ports: dict[int, int] = {}
-    while len(ports) < EVERYWHERE:
-        ports, _ = raw_client.described(admin)
-    first, *others = sorted(ports)
-    raw_client.create_topic(admin, topic, replicas=[first, *others])
-    leader = RawClient(ports[first])
-    while not raw_client.produced(leader, topic, raw_client.batch(1, 100)):
-        pass
-    return leader
 
 
 def _frames(client: RawClient) -> dict[str, bytes]:
@@ -83,15 +72,6 @@ def _frames(client: RawClient) -> dict[str, bytes]:
         "Metadata of one topic": raw_client.metadata_frame(TOPIC),
         "FindCoordinator": raw_client.find_coordinator_frame(GROUP),
     }
-
-
-def _cost(server: Server, client: RawClient, frame: bytes, count: int, window: int) -> Callable[[], float]:
-    def measure() -> float:
-        before = server.cpu_seconds()
-        client.pipeline(frame, count, window)
-        return (server.cpu_seconds() - before) / count * 1e6
-
-    return measure
 
 
 def _cost_of_rebalances(server: Server, client: RawClient) -> Callable[[], float]:

@@ -9,7 +9,6 @@ from benchmarks import raw_client
 from benchmarks.bulk import BATCH_BYTES, fetch_all
 from benchmarks.processes import Server
 from benchmarks.raw_client import RawClient
-from benchmarks.revisions.requests import replicated_topic
 from benchmarks.revisions.trees import Tree
 from benchmarks.revisions.turns import Measured, Row
 
@@ -51,7 +50,7 @@ def of_one_broker(tree: Tree) -> Iterator[Measured]:
 def of_three_brokers(tree: Tree) -> Iterator[Measured]:
     large = raw_client.batch_of_size(BATCH_BYTES, 1024)
     with tree.broker(*TOPIC_SETTINGS, "--brokers", "3", pinned=False) as server:
-        leader = replicated_topic(RawClient(server.port), "produced")
+        leader = raw_client.replicated_topic(RawClient(server.port), "produced", 3)
         row = Row("bulk produce, 1 KiB records, acks=all, three brokers, processor", UNIT)
         yield {row: _produce(server, leader, large, BATCHES, lambda: "produced")}
         leader.close()

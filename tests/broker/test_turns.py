@@ -188,8 +188,8 @@ def test_requests_that_can_wait_do_so_in_a_rush_alone() -> None:
     steps = Steps()
     turns = Turns(steps.soon, steps.now_ns)
 
-    together = [turns.is_rush(100 * HALF + number * HALF) for number in range(4)]
-    alone = [turns.is_rush(200 * HALF + number * (TURN_NS + 1)) for number in range(4)]
+    together = [turns.is_crowded(100 * HALF + number * HALF, in_rushes=True) for number in range(4)]
+    alone = [turns.is_crowded(200 * HALF + number * (TURN_NS + 1), in_rushes=True) for number in range(4)]
 
     assert (together, alone) == ([False, False, True, True], [False, False, False, False])
 
@@ -197,9 +197,13 @@ def test_requests_that_can_wait_do_so_in_a_rush_alone() -> None:
 def test_a_turn_in_a_rush_is_not_waited_for_again() -> None:
     steps, found = Steps(), list[bool]()
     turns = Turns(steps.soon, steps.now_ns)
-    assert [turns.is_rush(100 * HALF), turns.is_rush(101 * HALF), turns.is_rush(102 * HALF)] == [False, False, True]
+    assert [
+        turns.is_crowded(100 * HALF, in_rushes=True),
+        turns.is_crowded(101 * HALF, in_rushes=True),
+        turns.is_crowded(102 * HALF, in_rushes=True),
+    ] == [False, False, True]
 
-    turns.wait(lambda: found.append(turns.is_rush(103 * HALF)))
+    turns.wait(lambda: found.append(turns.is_crowded(103 * HALF, in_rushes=True)))
     steps.step()
 
     assert found == [False]

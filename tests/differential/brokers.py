@@ -1,8 +1,6 @@
 """The two brokers that are compared, each in a process of its own and with the same properties."""
 
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,18 +79,18 @@ def ottla(data_dir: Path) -> Iterator[Address]:
 
 
 def wait_until_serving(address: Address) -> None:
-    deadline = time.monotonic() + START_WITHIN_S
-    while True:
-        try:
-            with Connection(address) as connection:
-                answer = connection.ask(MetadataRequest(topics=[]), 12)
-                if answer is not None and answer.brokers:
-                    return
-        except OSError:
-            pass
-        if time.monotonic() > deadline:
-            raise subprocess.SubprocessError(f"Apache Kafka did not serve within {START_WITHIN_S} s")
-        time.sleep(0.1)
+    wait_for(
+        lambda: _serves(address), START_WITHIN_S, f"Apache Kafka did not serve within {START_WITHIN_S} s", every_s=0.1
+    )
+
+
+def _serves(address: Address) -> bool:
+    try:
+        with Connection(address) as connection:
+            answer = connection.ask(MetadataRequest(topics=[]), 12)
+            return answer is not None and bool(answer.brokers)
+    except OSError:
+        return False
 
 
 def restore_transaction_version(address: Address) -> None:

@@ -5,8 +5,8 @@ other: when the second of two later ones is visible, everything before them is a
 """
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ottla.broker.handlers.find_coordinator import GROUP, TRANSACTION
 from ottla.broker.server.apis import APIS
@@ -26,6 +26,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from tests.differential.comparing import BARRIER_TOPIC
 from tests.differential.connection import Address, Connection
+from tests.waiting import wait_for
 
 Ranges = dict[int, tuple[int, int]]
 """Lowest and highest version, by API key."""
@@ -56,10 +57,8 @@ class Barrier:
         config = AlterableConfig(name="retention.ms", config_operation=0, value=value)
         resource = AlterConfigsResource(resource_type=TOPIC, resource_name=self._topic, configs=[config])
         self._connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        deadline = time.monotonic() + VISIBLE_WITHIN_S
-        while self._visible() != value:
-            assert time.monotonic() < deadline, "a config that was altered does not become visible"
-            time.sleep(0.001)
+        complaint = "a config that was altered does not become visible"
+        wait_for(lambda: self._visible() == value, VISIBLE_WITHIN_S, complaint, every_s=0.001)
 
     def _visible(self) -> str | None:
         resource = DescribeConfigsResource(
@@ -75,10 +74,11 @@ def until_coordinators_serve(addresses: Sequence[Address]) -> None:
     groups = [f"any-{number}" for number in range(40)]
     for address in addresses:
         with Connection(address) as connection:
-            deadline = time.monotonic() + VISIBLE_WITHIN_S
-            while any(_codes(connection, groups)):
-                assert time.monotonic() < deadline, "the coordinators do not serve"
-                time.sleep(0.02)
+            wait_for(partial(_do_serve, connection, groups), VISIBLE_WITHIN_S, "the coordinators do not serve")
+
+
+def _do_serve(connection: Connection, groups: Sequence[str]) -> bool:
+    return not any(_codes(connection, groups))
 
 
 def _codes(connection: Connection, groups: list[str]) -> Iterator[int]:

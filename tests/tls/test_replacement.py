@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from cryptography import x509
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.options import ConfigError
+from ottla.broker.loop_wheel import SystemClock
 from ottla.broker.server import tls_listener
 from ottla.broker.server.close_reasons import CloseReason
 from tests.broker.asking import Client
@@ -23,6 +25,7 @@ LOCATION = "listener.name.tls.ssl.keystore.location"
 WAIT_S = 20
 CLIENTS = 200
 BEYOND = 3
+DAY_MS = 86_400_000
 
 
 def serial(broker: Broker) -> int:
@@ -261,6 +264,9 @@ async def test_log_says_that_a_certificate_ends(
     async with tls_broker(tmp_path, CA, old) as broker:
         end = old.certificate.not_valid_after_utc.isoformat()
         assert said(broker, event) == [{"listener": "TLS", "end": end}]
-        replace(CA.issue("broker", days=tls_listener.ENDS_SOON_DAYS + 1), tmp_path / "broker.pem")
+        wall_ms = partial(SystemClock.wall_ms, broker.runtime.clock)
+        monkeypatch.setattr(SystemClock, "wall_ms", lambda _: wall_ms() + DAY_MS)
+        await until(broker, lambda: len(said(broker, event)) == 2)
+        replace(CA.issue("broker", days=tls_listener.ENDS_SOON_DAYS + 2), tmp_path / "broker.pem")
         await until(broker, lambda: bool(said(broker, "certificates replaced")))
-        assert len(said(broker, event)) == 1
+        assert len(said(broker, event)) == 2

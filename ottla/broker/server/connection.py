@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     def handle_frames(self, buffer: memoryview, position: int, end: int) -> int:
         """The complete frames of `buffer[position:end]`, as requests, until a hold; gives where the rest begins."""
         size_max, handled, run_start, run_position = self._owner.request_bytes_max, 0, 0, position
-        run_route, began_ns = None, self.last_event_ns
+        run_route: Route | None = None
         while not self.holds and end - position >= HEADER_START_BYTES:
             size, api_and_version, correlation_id, client_id_length = HEADER_START.unpack_from(buffer, position)
             frame_end = position + 4 + size
@@ -215,8 +215,8 @@ class Connection(asyncio.BufferedProtocol):
             if route is None:
                 break
             if route is not run_route:
-                if size >= route.waits_from_bytes and (
-                    self._turns.is_rush(began_ns) if route.comes_in_rushes else self._turns.is_over(began_ns, began_ns)
+                if size >= route.waits_from_bytes and self._turns.is_crowded(
+                    self.last_event_ns, in_rushes=route.comes_in_rushes
                 ):
                     self._wait_for_turn(end - position)
                     break

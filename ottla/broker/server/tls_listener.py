@@ -43,8 +43,6 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 # one of OpenSSL's limit, and has room for it before it has sent it.
 HANDSHAKE_BYTES = 64 * 1024
 CERTIFICATE_BYTES_MAX = 100 * 1024
-
-
 # A certificate that ends so soon is worth a line in the log, once a day.
 ENDS_SOON_DAYS = 14
 _DAY_MS = 86_400_000

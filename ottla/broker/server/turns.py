@@ -71,9 +71,12 @@ class Turns:
             self._soon(self._end_step)
         return now_ns - self._step_began_ns >= TURN_NS
 
-    def is_rush(self, now_ns: int) -> bool:
-        """Whether requests of the kind that can wait have come one upon the other for longer than a turn: then they
-        wait. It does not ask the loop for anything, as most of them come alone."""
+    def is_crowded(self, now_ns: int, *, in_rushes: bool) -> bool:
+        """Whether a request that can wait has to. Where requests of its kind come `in_rushes`, it does when they have
+        come one upon the other for longer than a turn: that asks the loop for nothing, as most of them come alone. Of
+        another kind it does when the turns of this step are over."""
+        if not in_rushes:
+            return self.is_over(now_ns, now_ns)
         pause_ns, self._rush_ns = now_ns - self._rush_ns, now_ns
         if pause_ns > PAUSE_NS:
             self._rush_began_ns = now_ns

@@ -1,12 +1,10 @@
 """What is seen of authorization beside single refusals: sessions, shared answers, the log, what stays hidden."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from ottla.broker.authorization import cluster_guards, topic_guards
 from ottla.broker.authorization.decision_log import REFUSALS_PER_SECOND
@@ -33,23 +31,11 @@ from tests.broker.authorization.world import (
     Secured,
     acl,
     secured,
-    with_topics,
 )
 from tests.broker.requests import commit, fetch, fetch_offsets, list_offsets, metadata, produce, topic
 from tests.broker.wire import RecordingLog, batch, until
 
 DENIED, NOT_ASKED = 29, -(2**31)
-
-
-@pytest.fixture
-def log() -> RecordingLog:
-    return RecordingLog()
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path, log: RecordingLog) -> AsyncIterator[Secured]:
-    async with with_topics(tmp_path, log=log) as made:
-        yield made
 
 
 def everything() -> MetadataRequest:

@@ -1,11 +1,8 @@
 """Decisions of the authorizer as requests get them: kept for a principal, and refusals where they fail."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from ottla.broker.authorization.access import Authorization
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -13,22 +10,11 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.security.acl import AclOperation, PatternType
 from ottla.security.authentication import Principal
 from ottla.security.authorizer import Authorizer
-from tests.broker.authorization.world import TOPIC, Secured, acl, with_topics
+from tests.broker.authorization.world import TOPIC, Secured, acl
 from tests.broker.requests import list_offsets
 from tests.broker.wire import RecordingLog
 
 DENIED = 29
-
-
-@pytest.fixture
-def log() -> RecordingLog:
-    return RecordingLog()
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path, log: RecordingLog) -> AsyncIterator[Secured]:
-    async with with_topics(tmp_path, log=log) as made:
-        yield made
 
 
 async def test_a_decision_that_fails_is_a_refusal(

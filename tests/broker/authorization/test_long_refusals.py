@@ -108,11 +108,6 @@ APIS = {
 }
 
 
-@pytest.fixture
-def log() -> RecordingLog:
-    return RecordingLog()
-
-
 @pytest_asyncio.fixture
 async def world(tmp_path: Path, log: RecordingLog) -> AsyncIterator[Secured]:
     async with secured(tmp_path, log=log) as made:

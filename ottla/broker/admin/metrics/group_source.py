@@ -265,7 +265,7 @@ class GroupSource:
             yield other, number / per_unit if per_unit else number
 
     def _lag(self) -> Iterator[Sample | None]:
-        beyond: Counter[str] = Counter()
+        beyond, other_topics = Counter[str](), _lags_beyond(OTHER)
         for group_id, offsets in self.offsets():
             for (topic, index), logged in list(offsets.items()):
                 lag = self.lag(topic, index, logged)
@@ -274,7 +274,7 @@ class GroupSource:
                     continue
                 text = self._lags.labels(group_id, topic, index)
                 if text is None:
-                    beyond[self._lagging_topics.labels(topic) or _lags_beyond(OTHER)] += lag
+                    beyond[self._lagging_topics.labels(topic) or other_topics] += lag
                     yield None
                 else:
                     yield text, lag
