@@ -338,8 +338,12 @@ class Rest:
         return wrong
 
     def _final_log(self, topic: str, index: int) -> FinalLog:
-        records = self.final_records(topic, index)
-        start = self._leading_log(topic, index).log_start_offset
+        """Without what had been deleted where a follower began its log again, if a restart has forgotten that and it is
+        there once more: that follower did not know its sequences, and may have led, and stored them again."""
+        committed = self._world.inspector.committed_now((topic, index))
+        restarted_at = 0 if committed is None else committed.restarted_at
+        start = max(self._leading_log(topic, index).log_start_offset, restarted_at)
+        records = [record for record in self.final_records(topic, index) if record.offset >= start]
         return FinalLog(start, tuple((record.offset, bytes(record.value or b"").decode()) for record in records))
 
     def final_records(self, topic: str, index: int) -> list[Record]:
