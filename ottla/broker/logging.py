@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TextIO, cast
 
 # Of one event. Further ones are left out, and counted in the first line of a later second.
@@ -54,6 +56,7 @@ class LazyLog:
         "_logger",
         "_loggers",
         "_name",
+        "_owns_process",
         "_rates",
         "_stream",
         "levels",
@@ -65,8 +68,11 @@ class LazyLog:
         level: str = "info",
         stream: TextIO | None = None,
         fields: Mapping[str, Any] | None = None,
+        *,
+        owns_process: bool = False,
     ) -> None:
-        """`fields` go with every event."""
+        """`fields` go with every event. `owns_process`: no other code uses structlog here, so that it is imported
+        without what the broker does not need of it."""
         self._format = log_format
         self._level = LEVELS[level]
         self._name = ROOT
@@ -74,6 +80,7 @@ class LazyLog:
         """Of all that write to this log."""
         self.levels.logs.append(self)
         self._stream = stream
+        self._owns_process = owns_process
         self._fields = fields or {}
         self._fields_of_now: Callable[[], Mapping[str, Any]] = dict
         self._logger: Any = None
@@ -83,7 +90,8 @@ class LazyLog:
 
     def with_fields(self, **fields: Any) -> "LazyLog":
         """The same log for one of several that write to it."""
-        log = LazyLog(self._format, stream=self._stream, fields={**self._fields, **fields})
+        fields = {**self._fields, **fields}
+        log = LazyLog(self._format, stream=self._stream, fields=fields, owns_process=self._owns_process)
         log._name, log._level, log.levels, log._rates = self._name, self._level, self.levels, self._rates
         log._fields_of_now = self._fields_of_now
         self.levels.logs.append(log)
@@ -153,6 +161,8 @@ class LazyLog:
     def prepare(self) -> None:
         """Do the importing now, perhaps in a thread, so that the first event does not wait for it."""
         if self._logger is None:
+            if self._owns_process:
+                _import_structlog_without_rich()
             self._logger = _make_logger(self._format, self._stream or sys.stderr)
 
     def _write(self, level: int, method: str, event: str, fields: dict[str, Any]) -> None:
@@ -277,6 +287,20 @@ def error_id(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         where = f"{frame.f_code.co_filename}:{line}"
     return f"{zlib.crc32(f'{type(error).__name__} {where}'.encode()):08x}"
+
+
+def _import_structlog_without_rich() -> None:
+    """structlog imports rich if it is there, for tracebacks in colour, of which the broker has none: four fifths of the
+    memory and of the time that its import takes."""
+    is_hidden = "rich" not in sys.modules
+    if is_hidden:
+        # Python then says that there is none.
+        sys.modules["rich"] = cast("ModuleType", None)
+    try:
+        import_module("structlog")
+    finally:
+        if is_hidden:
+            del sys.modules["rich"]
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

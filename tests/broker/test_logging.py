@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -195,3 +197,30 @@ def test_deadline_of_a_fact_is_written_by_the_wall_clock() -> None:
     assert line["join_deadline"] == "2023-11-14T22:13:23.000Z"
     assert "join_deadline_ms" not in line
     assert "client_reason" not in line
+
+
+STORY = """
+import importlib, io, sys
+from ottla.broker.logging import LazyLog
+
+stream = io.StringIO()
+log = LazyLog({log_format!r}, stream=stream, owns_process={owns_process}).with_fields(broker=1).storage
+try:
+    raise OSError("the disk is gone")
+except OSError:
+    log.exception("not written")
+assert "Traceback (most recent call last)" in stream.getvalue(), stream.getvalue()
+assert "OSError: the disk is gone" in stream.getvalue(), stream.getvalue()
+print("rich" in sys.modules, importlib.import_module("rich.console").Console.__name__)
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize("owns_process", [True, False])
+def test_rich_is_imported_only_where_others_may_want_it(log_format: str, *, owns_process: bool) -> None:
+    """By structlog, for tracebacks in colour: 5 MiB. Others who use structlog in the process can expect it."""
+    story = STORY.format(log_format=log_format, owns_process=owns_process)
+
+    done = subprocess.run([sys.executable, "-c", story], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.split() == [str(not owns_process), "Console"]

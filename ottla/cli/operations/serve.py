@@ -198,7 +198,7 @@ async def _until_stopped(
 ) -> bool:
     """Gives whether the stop was a clean one."""
     log_format = options.log_format or ("console" if sys.stderr.isatty() else "json")
-    log = LazyLog(log_format, options.log_level)
+    log = LazyLog(log_format, options.log_level, owns_process=True)
     if options.brokers == 1:
         # Several in one process add their ids themselves.
         log = log.with_fields(broker=options.node_id or 0)

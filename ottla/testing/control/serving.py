@@ -134,7 +134,7 @@ class TestingBrokers:
 def testing_log(log_format: str, level: str, stream: TextIO) -> tuple[LazyLog, LogLines]:
     """The log of the brokers, which reports show as well."""
     lines = LogLines(stream)
-    return LazyLog(log_format, level, cast("TextIO", lines)), lines
+    return LazyLog(log_format, level, cast("TextIO", lines), owns_process=True), lines
 
 
 def access_of(options: TestingOptions, environment: Mapping[str, str]) -> ControlAccess:
