@@ -3,8 +3,9 @@ thousand members join at once."""
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 
 from benchmarks import raw_client
 from benchmarks.footprint import bytes_per_connection
@@ -15,7 +16,11 @@ from benchmarks.revisions.requests import EVERYWHERE, QUICK_GROUPS
 from benchmarks.revisions.trees import Tree
 from benchmarks.revisions.turns import Measured, Pair, Row, Rows
 
-IDLE_S = 8.0
+# Ten times a second, twice a second, every 2, 5 and 10 s something is due: a whole number of times in each window,
+# whenever it begins.
+IDLE_S = 10.0
+# Of each tree and size.
+IDLE_TOGETHER = 4
 PARTITIONS = 100
 # A broker is idle when it takes no more of a core than that for so long: what its start puts off by half a second is
 # then done.
@@ -83,23 +88,29 @@ def joining_members(tree: Tree) -> Iterator[Measured]:
 
 
 def idle(this: Tree, older: Tree, rounds: int) -> Rows:
-    """Both trees' brokers in the same windows of time: they cost so little that one timer more or less shows. Started
-    again for each window, as their first timers decide which of them coincide later."""
+    """Both trees' brokers in the same windows of time: they cost so little that one timer more or less shows. Several
+    of each are started again for each window, in turns: which of their timers coincide later is decided at the start,
+    and makes a fifth of a difference between brokers of one tree."""
     sizes = {1: "a broker", EVERYWHERE: "three brokers"}
     rows: Rows = {
         Row(f"{name} with {PARTITIONS} idle partitions: processor per second", "ms"): [] for name in sizes.values()
     }
     for _ in range(rounds):
         with ExitStack() as stack:
-            servers = [
-                [stack.enter_context(_idle_brokers(tree, brokers)) for tree in (this, older)] for brokers in sizes
-            ]
-            before = [[server.cpu_seconds() for server in pair] for pair in servers]
+            servers: dict[int, tuple[list[Server], list[Server]]] = {size: ([], []) for size in sizes}
+            for _, (brokers, sides) in product(range(IDLE_TOGETHER), servers.items()):
+                for tree, side in zip((this, older), sides, strict=True):
+                    side.append(stack.enter_context(_idle_brokers(tree, brokers)))
+            before = [[_spent_s(side) for side in sides] for sides in servers.values()]
             time.sleep(IDLE_S)
-            for pairs, pair, earlier in zip(rows.values(), servers, before, strict=True):
-                spent = [server.cpu_seconds() - then for server, then in zip(pair, earlier, strict=True)]
-                pairs.append(Pair(*(seconds / IDLE_S * 1e3 for seconds in spent)))
+            for pairs, sides, earlier in zip(rows.values(), servers.values(), before, strict=True):
+                spent = [_spent_s(side) - then for side, then in zip(sides, earlier, strict=True)]
+                pairs.append(Pair(*(seconds / IDLE_TOGETHER / IDLE_S * 1e3 for seconds in spent)))
     return rows
+
+
+def _spent_s(servers: Iterable[Server]) -> float:
+    return sum(server.cpu_seconds() for server in servers)
 
 
 @contextmanager

@@ -135,15 +135,13 @@ class Durability:
 
     def is_flush_overdue(self, now_wall_ms: int) -> bool:
         """Whether to flush although no acknowledgement waits: for `flush.ms`, or because a segment is complete."""
-        local = self._local
-        if self.flushed_offset < local.active.base_offset or self._has_complete_segment_to_flush():
+        local, segments = self._local, self._local.segments.all
+        if self.flushed_offset < local.active.base_offset:
+            return True
+        # Its records may be durable: from a flush just before it was complete. Its indexes are not then.
+        if len(segments) > 1 and not segments[-2].is_flushed:
             return True
         return local.waits_for_sync and self.flushed_offset < local.log_end_offset and self._is_sync_due(now_wall_ms)
-
-    def _has_complete_segment_to_flush(self) -> bool:
-        """Its records may be durable: from a flush just before it was complete. Its indexes are not then."""
-        segments = self._local.segments
-        return len(segments) > 1 and not segments[-2].is_flushed
 
     def _is_sync_due(self, now_wall_ms: int) -> bool:
         local = self._local
