@@ -98,8 +98,10 @@ def idle(this: Tree, older: Tree, rounds: int) -> Rows:
     for _ in range(rounds):
         with ExitStack() as stack:
             servers: dict[int, tuple[list[Server], list[Server]]] = {size: ([], []) for size in sizes}
-            for _, (brokers, sides) in product(range(IDLE_TOGETHER), servers.items()):
-                for tree, side in zip((this, older), sides, strict=True):
+            for turn, (brokers, sides) in product(range(IDLE_TOGETHER), servers.items()):
+                in_turn = list(zip((this, older), sides, strict=True))
+                # What is due 30 s after the start lies in the window of those that were started first.
+                for tree, side in in_turn if turn % 2 else reversed(in_turn):
                     side.append(stack.enter_context(_idle_brokers(tree, brokers)))
             before = [[_spent_s(side) for side in sides] for sides in servers.values()]
             time.sleep(IDLE_S)
