@@ -300,7 +300,8 @@ def _import_structlog_without_rich() -> None:
         import_module("structlog")
     finally:
         if is_hidden:
-            del sys.modules["rich"]
+            # Another thread may have hidden it at the same moment.
+            sys.modules.pop("rich", None)
 
 
 def _make_logger(log_format: str, stream: TextIO) -> Any:

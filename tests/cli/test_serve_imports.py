@@ -5,6 +5,19 @@ import sys
 from pathlib import Path
 
 DEFERRED_WORK_DONE = "deferred start work done"
+STORY = """
+import gc, sys
+from ottla.cli import serve_options
+
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+
+def imported():
+    sys.exit(len(collections))
+
+gc.freeze = imported
+serve_options.serve({})
+"""
 
 
 def test_an_idle_broker_has_not_imported_what_prints_tables(tmp_path: Path) -> None:
@@ -25,3 +38,7 @@ def test_an_idle_broker_has_not_imported_what_prints_tables(tmp_path: Path) -> N
     assert broker.returncode == 0
     assert {"structlog.dev", "ottla.broker.broker"} <= imported
     assert not [name for name in imported if name.startswith("rich.")]
+
+
+def test_no_garbage_is_collected_while_a_broker_is_imported() -> None:
+    assert subprocess.run([sys.executable, "-c", STORY], timeout=60).returncode == 0
