@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla import ClusterThread
 from tests.clients.test_confluent_kafka import consumer
 from tests.clients.test_transactions_on_failing_brokers import PROMPT, SETTINGS, WAIT_S, transactional
+from tests.waiting import wait_for
 
 SECONDS = int(os.environ.get("OTTLA_BANK", "10"))
 PARTITIONS = 3
@@ -83,6 +85,8 @@ class Auditor(threading.Thread):
         self._cluster, self._partition, self._stopping = cluster, partition, stopping
         self.postings: list[Posting] = []
         self.audits = 0
+        self.audited_to = -1
+        """The offset up to which it has read, at its last audit."""
         self.complaints: list[str] = []
 
     def run(self) -> None:
@@ -98,6 +102,7 @@ class Auditor(threading.Thread):
                 self.postings.append(tuple(json.loads(message.value())))
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._audit()
+                self.audited_to = message.offset()
         reader.close()
 
     def _audit(self) -> None:
@@ -155,17 +160,14 @@ def test_tx38_audits_add_up_while_brokers_are_killed() -> None:
 
 
 def wait_until_read_to_the_end(cluster: ClusterThread, auditors: list[Auditor]) -> None:
-    """Until each has audited twice since its partition has nothing undecided any more."""
-    deadline = time.monotonic() + WAIT_S
+    """Until each has audited all of its partition, which has nothing undecided any more."""
+
+    def is_audited(partition: int, auditor: Auditor) -> bool:
+        decided, end = (end_of(cluster, partition, level) for level in ("read_committed", "read_uncommitted"))
+        return decided == end == auditor.audited_to
+
     for partition, each in enumerate(auditors):
-        ends = [None, 0]
-        while ends[0] != ends[1]:
-            assert time.monotonic() < deadline, f"partition {partition} is read to {ends}"
-            ends = [end_of(cluster, partition, level) for level in ("read_committed", "read_uncommitted")]
-        seen = -1
-        while seen != len(each.postings):
-            seen = len(each.postings)
-            time.sleep(1)
+        wait_for(partial(is_audited, partition, each), WAIT_S, f"partition {partition} is not read to its end")
 
 
 def end_of(cluster: ClusterThread, partition: int, level: str) -> int:
