@@ -86,8 +86,9 @@ class FetchSessionCache:
         if not session.is_follower:
             self.consumers_bytes += session.size_bytes - size_before
         if not session.targets:
+            # As in Kafka, what it named is fetched, though it forgot all of that too.
             self._drop(session)
-            return FetchContext(self, ())
+            return self._begin_full(FINAL_EPOCH, targets, connection, owner, uses_topic_ids, is_follower, now_ms)
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)

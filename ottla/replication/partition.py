@@ -348,7 +348,7 @@ class Partition:
         leadership = self.leadership
         if leadership is not None and current_leader_epoch == self.leader_epoch and replica_id in leadership.followers:
             return
-        self.check_leader(current_leader_epoch)
+        self.check_leader(max(current_leader_epoch, NO_EPOCH))
         if replica_id not in self.replicas or replica_id == self.local_id:
             what = f"broker {replica_id} has no replica of {self.topic}-{self.index}"
             raise UnknownLeaderEpoch(what) if current_leader_epoch >= 0 else NotLeaderOrFollower(what)
@@ -415,8 +415,9 @@ class Partition:
     def check_reader(self, current_leader_epoch: int, *, follower_will_do: bool) -> None:
         """Whether a consumer may read here: from the leader or, if it knows of that, from any replica (KIP-392).
 
-        A replica that knows no leader may be far behind, and cannot find out."""
-        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
+        A replica that knows no leader may be far behind, and cannot find out. In Fetch each negative leader epoch is
+        none, as in Kafka; in other requests only -1 is."""
+        if current_leader_epoch != self.leader_epoch and current_leader_epoch >= 0:
             self.check_epoch(current_leader_epoch)
         if self.leader_id != self.local_id and (not follower_will_do or self.leader_id == NO_LEADER):
             raise NotLeaderOrFollower(f"{self.topic}-{self.index} is led by broker {self.leader_id}")

@@ -25,7 +25,7 @@ from tests.differential.values import (
     TIMEOUTS_MS,
     TOPIC_CONFIGS,
 )
-from tests.differential.world import World
+from tests.differential.world import NOWHERE, World
 
 INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
 TOPIC_RESOURCE = 2
@@ -78,7 +78,8 @@ class Drawing:
         draw = self._rule(cls, field)
         edges = EDGES.get(f"{cls.__name__}.{field.name}") or EDGES.get(field.name)
         if is_wild and edges is not None:
-            return self._rng.choice(edges)
+            edge = self._rng.choice(edges)
+            return self._world.nowhere if edge == NOWHERE else edge
         if draw is not None:
             return draw()
         usual = PLAIN.get(f"{cls.__name__}.{field.name}") or PLAIN.get(field.name)

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from tests.differential.world import NOWHERE
+
 INT32_MAX = 2**31 - 1
 _PARTITIONS = (0, 0, 0, 1)
 _NOT_PARTITIONS = (2, 9, -1, INT32_MAX)
-_NOT_TOPICS = ("", "a b", "..", "x" * 250, "__consumer_offsets", "nowhere")
+_NOT_TOPICS = ("", "a b", "..", "x" * 250, "__consumer_offsets", NOWHERE)
 _EPOCHS = (-1, -1, 0)
 _NOT_EPOCHS = (1, 9, -2, INT32_MAX)
 
@@ -77,8 +79,8 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 EDGES: dict[str, tuple[Any, ...]] = {
-    "UserName.name": ("", "nowhere"),
-    "ScramCredentialDeletion.name": ("", "nowhere"),
+    "UserName.name": ("", NOWHERE),
+    "ScramCredentialDeletion.name": ("", NOWHERE),
     "ScramCredentialUpsertion.name": ("",),
     "ScramCredentialDeletion.mechanism": (0, 3, -1),
     "ScramCredentialUpsertion.mechanism": (0, 3, -1),

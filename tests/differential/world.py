@@ -9,6 +9,8 @@ from typing import Any
 from ottla.protocol.schema import Message, fields_of
 
 OURS, THEIRS = 0, 1
+# In the values that requests are drawn from, it stands for a name of the episode's own.
+NOWHERE = "nowhere"
 # Brokers make a member id of a client's id or of an instance's, and a random part.
 _RANDOM_PART = re.compile(r"-[0-9A-Za-z_-]{8}-?[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _RANDOM_NUMBERS = ("session_id", "producer_id")
@@ -117,6 +119,8 @@ class World:
         self.prefix = prefix
         self.ids = Ids()
         self.topics = [f"{prefix}a", f"{prefix}b"]
+        # The setup does not create it; a request may.
+        self.nowhere = f"{prefix}{NOWHERE}"
         self.groups = [f"{prefix}group-{number}" for number in range(3)]
         self._created = 0
 

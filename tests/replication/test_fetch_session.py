@@ -153,7 +153,18 @@ def test_a_session_without_partitions_closes() -> None:
 
     context = begin(sessions, session_id, 1, forgotten=[("a", 0)])
 
-    assert (context.targets, context.session_id, len(sessions)) == ((), 0, 0)
+    assert (list(context.targets), context.session_id, len(sessions)) == ([], 0, 0)
+
+
+def test_what_empties_its_session_is_answered_by_itself() -> None:
+    """As Kafka: the partitions that a request names are fetched, also where it forgets them and nothing is left."""
+    sessions = cache()
+    session_id = opened(sessions, "a").session_id
+
+    context = begin(sessions, session_id, 1, "a", offset=7, forgotten=[("a", 0)])
+
+    assert [(target.topic, target.fetch_offset) for target in context.targets] == [("a", 7)]
+    assert (context.session_id, context.is_incremental, len(sessions)) == (0, False, 0)
 
 
 def test_without_a_slot_the_client_gets_no_session() -> None:

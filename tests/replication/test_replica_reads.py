@@ -1,8 +1,16 @@
 """What a reader may see of a partition: §14.3.3, §14.5.1, §15.3.2, §15.4.3."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from ottla.protocol.errors import KafkaError, NotLeaderOrFollower, OffsetOutOfRange
+from ottla.protocol.errors import (
+    FencedLeaderEpoch,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+)
 from ottla.replication.partition import READ_COMMITTED
 from tests.replication.support import EPOCH, alone, append, leader, replica, take, write
 from tests.storage.support import NOW
@@ -25,6 +33,20 @@ def test_who_may_be_read_from(lead: int, by_the_leader_only: bool, by_any_replic
 
     assert serves(follower_will_do=False) is by_the_leader_only
     assert serves(follower_will_do=True) is by_any_replica
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "error"),
+    [(-1, None), (-2, None), (EPOCH, None), (EPOCH - 1, FencedLeaderEpoch), (EPOCH + 1, UnknownLeaderEpoch)],
+)
+def test_which_leader_epoch_a_reader_may_have(leader_epoch: int, error: type[KafkaError] | None) -> None:
+    """Kafka's FetchRequest takes every negative leader epoch for none."""
+    target = leader()
+
+    with nullcontext() if error is None else pytest.raises(error):
+        target.check_reader(leader_epoch, follower_will_do=False)
+    with nullcontext() if error is None else pytest.raises(error):
+        target.check_follower(2, leader_epoch)
 
 
 def test_offsets_outside_the_log_cannot_be_read() -> None:
