@@ -218,18 +218,19 @@ async def test_smaller_epoch_is_not_asked_about(tmp_path: Path) -> None:
 
 
 async def test_lost_connection_answers_all_that_wait(tmp_path: Path) -> None:
-    """§40.2.6; the next question gets another connection."""
+    """§40.2.6, also those that ask what was asked; the next question gets another connection."""
     async with asking(tmp_path) as asked:
         asked.ask("first")
         await asked.until_asked(1)
         asked.ask("second", transactional_id="other")
+        asked.ask("first again")
         asked.coordinator.hang_up()
 
         lost = {("t", 0): ErrorCode.NETWORK_EXCEPTION}
-        assert await asked.until_answered(2) == [("first", lost), ("second", lost)]
+        assert await asked.until_answered(3) == [("first", lost), ("second", lost), ("first again", lost)]
         asked.coordinator.answer()
         asked.ask("third")
-        assert (await asked.until_answered(3))[2:] == [("third", {("t", 0): NONE})]
+        assert (await asked.until_answered(4))[3:] == [("third", {("t", 0): NONE})]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,9 @@ class AddPartitionsToTxnManager:
                     self._runtime.log.warning(
                         "transaction coordinator could not be asked", broker=channel.node_id, why=str(error)
                     )
-                    self._answer_all(asked | channel.queue.take_all(), ErrorCode.NETWORK_EXCEPTION)
+                    # Among those that wait may be a question that was asked: each has askers of its own.
+                    for unanswered in (asked, channel.queue.take_all()):
+                        self._answer_all(unanswered, ErrorCode.NETWORK_EXCEPTION)
         finally:
             del self._channels[channel.node_id]
             kept.close()
