@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.transactions.entry import TransactionState
 from ottla.storage.log import Log
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.rest import Rest
-from tests.simulation.cluster.transaction_rest import TransactionRest
+from tests.simulation.cluster.transaction_rest import TransactionRest, _open_in_coordinators
 from tests.storage.support import NOW, new_log
 from tests.storage.test_transactional_compaction import CONFIG, clean
 from tests.storage.transactional import ABORT, COMMIT, end, write
@@ -38,6 +39,31 @@ def test_open_transactions_are_found_but_those_that_hang(
     rest._world = SimpleNamespace(undecided_in=lambda each: undecided if each == ("payments", 0) else set())
 
     assert bool(rest._open_in_partitions(broker)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("state", "start_ms", "pending", "is_found"),
+    [
+        (TransactionState.ONGOING, NOW, None, True),
+        (TransactionState.ONGOING, NOW + 1, None, False),
+        (TransactionState.ONGOING, NOW + 1, TransactionState.PREPARE_ABORT, True),
+        (TransactionState.PREPARE_COMMIT, NOW, None, True),
+        (TransactionState.COMPLETE_ABORT, NOW, None, False),
+    ],
+)
+def test_open_transaction_is_found_but_one_that_begins_later(
+    state: TransactionState, start_ms: int, pending: TransactionState | None, *, is_found: bool
+) -> None:
+    """By the clock of its coordinator."""
+    entry = SimpleNamespace(metadata=SimpleNamespace(state=state, start_ms=start_ms), pending=pending)
+    shard = SimpleNamespace(entries={"pay": entry})
+    coordinator = SimpleNamespace(topic=[SimpleNamespace(coordinator=SimpleNamespace(shard=shard))])
+    broker = SimpleNamespace(
+        runtime=SimpleNamespace(broker_clock=SimpleNamespace(wall_ms=lambda: NOW)),
+        parts=SimpleNamespace(transaction_loader=SimpleNamespace(coordinator=coordinator)),
+    )
+
+    assert bool(_open_in_coordinators(broker)) is is_found
 
 
 @pytest.fixture

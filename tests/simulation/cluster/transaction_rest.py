@@ -174,11 +174,15 @@ def _wrong(before: TransactionMetadata, after: TransactionMetadata) -> str | Non
 
 
 def _open_in_coordinators(broker: Any) -> list[str]:
+    """But not what began in the future: where the clock of this coordinator is minutes behind that of the one before,
+    a transaction times out as much later, as on Kafka (§13.5.6)."""
+    wall_ms = broker.runtime.broker_clock.wall_ms()
     return [
         f"{transactional_id} is {entry.metadata.state.name}, pending {entry.pending}"
         for hosted in coordinator_of(broker).topic
         for transactional_id, entry in hosted.coordinator.shard.entries.items()
         if entry.pending is not None or entry.metadata.state not in VALID_PREVIOUS[TransactionState.EMPTY]
+        if entry.pending is not None or entry.metadata.start_ms <= wall_ms
     ]
 
 
