@@ -74,11 +74,13 @@ class LogEnd(NamedTuple):
     """How far a replica's log goes, as its broker reports while the partition has no leader.
 
     `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
-    `last_epoch` is that of the last record, NO_RECORD where there is none."""
+    `last_epoch` is that of the last record, NO_RECORD where there is none; `epochs` are the newest epochs with records,
+    each with its start offset, in rising order."""
 
     leader_epoch: int
     last_epoch: int
     end_offset: int
+    epochs: tuple[tuple[int, int], ...] = ()
 
 
 class LevelRange(NamedTuple):

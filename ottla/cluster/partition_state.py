@@ -13,10 +13,10 @@ at any time, and calling it twice is calling it once. What makes it safe (§19.4
 - Leaders come from the ISR, else from the ELR. If no member of them is active, there is no leader, and the ISR stays as
   it was.
 - If all who were in them have lost data, as after a power failure of all machines, nothing acknowledged is sure to be
-  anywhere, and the longest log of the newest epoch has all that is left. It is elected when every broker that was in
-  the ISR or ELR is back and has reported its log end, not before: one that is missing may have more. While there is no
-  leader no log grows, so what was reported stays true; and which brokers were not elected stays known until the ISR is
-  large enough again, should the one that was elected be lost too.
+  anywhere, and the longest log of the newest epoch among theirs, or one that continues it, has all that is left. It is
+  elected when every broker that was in the ISR or ELR is back and has reported its log end, not before: one that is
+  missing may have more. While there is no leader no log grows, so what was reported stays true; and which brokers were
+  not elected stays known until the ISR is large enough again, should the one that was elected be lost too.
 - An unclean election, which may lose records, is for topics configured so, or an explicit act.
 
 The only replica of a partition keeps its place whatever it has lost: no other broker has more.
@@ -123,7 +123,7 @@ def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
     reported = {
-        replica: (end.last_epoch, end.end_offset)
+        replica: end
         for replica in state.replicas
         if replica in conditions.active
         and replica not in conditions.lost_data
@@ -134,10 +134,32 @@ def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
     if not reported or not (had_all or set(state.replicas)) <= reported.keys():
         return None
     # A log without records ends where it begins: what stood before was committed, and deleted since.
-    committed = max((end for epoch, end in reported.values() if epoch == NO_RECORD), default=0)
-    candidates = [replica for replica, (_, end) in reported.items() if end >= committed]
+    committed = max((end.end_offset for end in reported.values() if end.last_epoch == NO_RECORD), default=0)
+    candidates = {replica: end for replica, end in reported.items() if end.end_offset >= committed}
+    known = [end for replica, end in candidates.items() if replica in had_all]
+    if known:
+        longest = max(known, key=_length)
+        candidates = {
+            replica: end for replica, end in candidates.items() if replica in had_all or _continues(end, longest)
+        }
     # Of equal ones the first replica.
-    return max(candidates, key=lambda replica: reported[replica])
+    return max(candidates, key=lambda replica: _length(candidates[replica]))
+
+
+def _length(end: LogEnd) -> tuple[int, int]:
+    return end.last_epoch, end.end_offset
+
+
+def _continues(log: LogEnd, other: LogEnd) -> bool:
+    """Whether the log has all of the other one, and perhaps more. One that was not in sync may have records of a newer
+    epoch that were never committed, in the place of such that were."""
+    if other.last_epoch == NO_RECORD:
+        return True
+    if other.last_epoch == log.last_epoch:
+        return log.end_offset >= other.end_offset
+    newer = [start for epoch, start in log.epochs if epoch > other.last_epoch]
+    has_epoch = any(epoch == other.last_epoch for epoch, _ in log.epochs)
+    return has_epoch and bool(newer) and newer[0] >= other.end_offset
 
 
 def _chosen(state: PartitionInfo, in_sync: list[int], election: LeaderElection) -> int:

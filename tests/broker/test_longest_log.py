@@ -7,13 +7,28 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.replicas.log_end_reports import EPOCHS_MAX, epochs_with_records
 from tests.broker.virtual_cluster import Cluster, Node
-from tests.fakes.disk import Loss
-from tests.storage.support import batch
+from tests.fakes.disk import FakeDisk, Loss
+from tests.storage.support import append, batch, new_log
 
 SETTINGS = {"min_insync_replicas": "2", "auto_leader_rebalance_enable": "false"}
 BACK_MS = 30_000
 NO_LEADER = -1
+
+
+def test_epochs_are_reported_of_which_there_are_records() -> None:
+    """The newest of them."""
+    log = new_log(FakeDisk())
+    log.maybe_assign_leader_epoch(0)
+    assert epochs_with_records(log) == ()
+
+    for epoch in range(EPOCHS_MAX + 2):
+        log.maybe_assign_leader_epoch(epoch)
+        append(log, batch("x", "y"), leader_epoch=epoch)
+    log.maybe_assign_leader_epoch(EPOCHS_MAX + 2)
+
+    assert epochs_with_records(log) == tuple((epoch, 2 * epoch) for epoch in range(2, EPOCHS_MAX + 2))
 
 
 class Answer:

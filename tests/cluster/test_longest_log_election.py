@@ -14,6 +14,11 @@ def ends(**of_replica: tuple[int, int]) -> dict[int, LogEnd]:
     return {int(name[1:]): LogEnd(5, *end) for name, end in of_replica.items()}
 
 
+def ends_beside(*epochs: tuple[int, int]) -> dict[int, LogEnd]:
+    """Replica 3 was not in sync: its log ends at 12 in leader epoch 4, the others' in epoch 2."""
+    return ends(_1=(2, 10), _2=(2, 11)) | {3: LogEnd(5, 4, 12, epochs)}
+
+
 LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
 
 
@@ -24,6 +29,10 @@ LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(3, 11)), 1, id="of the newest epoch"),
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(4, 10)), 1, id="the first of equal ones"),
         pytest.param(LEADERLESS, "123", ends(_1=(4, 10), _2=(4, 9), _3=(4, 12)), 3, id="one that was not in sync"),
+        pytest.param(LEADERLESS, "123", ends_beside((1, 0), (2, 5), (4, 11)), 3, id="one that continues the longest"),
+        pytest.param(LEADERLESS, "123", ends_beside((1, 0), (2, 5), (4, 10)), 2, id="one that parts from the longest"),
+        pytest.param(LEADERLESS, "123", ends_beside((1, 0), (3, 11), (4, 11)), 2, id="one without its epoch"),
+        pytest.param(LEADERLESS, "123", ends_beside((4, 11)), 2, id="one whose older epochs are not known"),
         pytest.param(
             LEADERLESS,
             "123",

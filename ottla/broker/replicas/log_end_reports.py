@@ -18,6 +18,8 @@ from ottla.storage.log import Log
 from ottla.timer.wheel import TimerEntry
 
 RETRY_MS = 1000
+# Reported of each log. The epochs since a replica left the ISR are few.
+EPOCHS_MAX = 16
 
 
 class LogEndReports:
@@ -36,7 +38,9 @@ class LogEndReports:
         """The replica has taken this state, and nothing is written to its log any more if it has no leader."""
         log = partition.log
         if state.leader == NO_LEADER and not state.isr and not state.elr and log.failure is None:
-            end = LogEnd(state.leader_epoch, _last_epoch(log), log.log_end_offset)
+            epochs = epochs_with_records(log)
+            last_epoch = epochs[-1][0] if epochs else NO_RECORD
+            end = LogEnd(state.leader_epoch, last_epoch, log.log_end_offset, epochs)
             self._log_ends[partition.topic_id, partition.index] = end
         else:
             self._log_ends.pop((partition.topic_id, partition.index), None)
@@ -75,7 +79,10 @@ class LogEndReports:
             self._reporting = None
 
 
-def _last_epoch(log: Log) -> int:
-    """Of the last record, else NO_RECORD. That an epoch has begun here says nothing about records: a broker may
-    have lost them all, and led for a moment by what the metadata still said."""
-    return log.epochs.epoch_at(log.log_end_offset - 1) if log.log_start_offset < log.log_end_offset else NO_RECORD
+def epochs_with_records(log: Log) -> tuple[tuple[int, int], ...]:
+    """The newest ones, each with its start offset. That an epoch has begun here says nothing about records: a broker
+    may have lost them all, and led for a moment by what the metadata still said."""
+    if log.log_start_offset == log.log_end_offset:
+        return ()
+    begun = log.epochs.below(log.log_end_offset)[-EPOCHS_MAX:]
+    return tuple((entry.epoch, entry.start_offset) for entry in begun)

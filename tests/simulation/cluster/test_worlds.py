@@ -109,6 +109,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(309011, id="deleted-batch-that-came-back-behind-its-repetition"),
         pytest.param(309393, id="question-asked-again-of-a-coordinator-that-does-not-answer"),
         pytest.param(310892, id="transaction-that-began-when-another-clock-was-minutes-ahead"),
+        pytest.param(310315, id="newer-epoch-that-was-never-committed-beside-all-that-lost-power"),
         pytest.param(308586, id="transaction-whose-topics-were-deleted-before-its-end"),
         pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
     ],
