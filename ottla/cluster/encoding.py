@@ -235,8 +235,8 @@ def log_ends_value(log_ends: Mapping[tuple[bytes, int], LogEnd]) -> bytes:
 def log_ends_of(entry: Entry) -> dict[tuple[bytes, int], LogEnd]:
     try:
         return {
-            (bytes.fromhex(topic_id), index): LogEnd(leader_epoch, last, end, tuple((each, at) for each, at in epochs))
-            for topic_id, index, leader_epoch, last, end, epochs in parsed(entry)
+            (bytes.fromhex(topic_id), index): LogEnd(leader_epoch, end, tuple((each, start) for each, start in epochs))
+            for topic_id, index, leader_epoch, end, epochs in parsed(entry)
         }
     except (TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error

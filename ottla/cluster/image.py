@@ -74,13 +74,16 @@ class LogEnd(NamedTuple):
     """How far a replica's log goes, as its broker reports while the partition has no leader.
 
     `leader_epoch` is that of the state in which it has none: until there is another one, the log stays as it is.
-    `last_epoch` is that of the last record, NO_RECORD where there is none; `epochs` are the newest epochs with records,
-    each with its start offset, in rising order."""
+    `epochs` are the newest epochs with records, each with its start offset, in rising order."""
 
     leader_epoch: int
-    last_epoch: int
     end_offset: int
     epochs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record; NO_RECORD where there is none."""
+        return self.epochs[-1][0] if self.epochs else NO_RECORD
 
 
 class LevelRange(NamedTuple):

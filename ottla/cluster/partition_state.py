@@ -117,9 +117,9 @@ def _elected(state: PartitionInfo, conditions: Conditions) -> PartitionInfo:
 
 
 def longest_log(state: PartitionInfo, conditions: Conditions) -> int | None:
-    """The replica with the longest log of the newest epoch, where no member of ISR or ELR is left and all who were in
-    them have reported their log ends; else None. One that ends before what another has deleted is none: it would give
-    offsets of committed records a second time."""
+    """Where no member of ISR or ELR is left and all who were in them have reported their log ends: the one of these
+    with the longest log of the newest epoch, or a replica that continues it; else None. One that ends before what
+    another has deleted is none: it would give offsets of committed records a second time."""
     if state.leader != NO_LEADER or state.isr or state.elr:
         return None
     reported = {
@@ -155,11 +155,8 @@ def _continues(log: LogEnd, other: LogEnd) -> bool:
     epoch that were never committed, in the place of such that were."""
     if other.last_epoch == NO_RECORD:
         return True
-    if other.last_epoch == log.last_epoch:
-        return log.end_offset >= other.end_offset
-    newer = [start for epoch, start in log.epochs if epoch > other.last_epoch]
-    has_epoch = any(epoch == other.last_epoch for epoch, _ in log.epochs)
-    return has_epoch and bool(newer) and newer[0] >= other.end_offset
+    end = next((start for epoch, start in log.epochs if epoch > other.last_epoch), log.end_offset)
+    return other.last_epoch in dict(log.epochs) and end >= other.end_offset
 
 
 def _chosen(state: PartitionInfo, in_sync: list[int], election: LeaderElection) -> int:

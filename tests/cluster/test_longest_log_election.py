@@ -11,12 +11,15 @@ from tests.cluster.images import conditions, state
 
 def ends(**of_replica: tuple[int, int]) -> dict[int, LogEnd]:
     """`_1=(last epoch, end offset)`, reported in leader epoch 5."""
-    return {int(name[1:]): LogEnd(5, *end) for name, end in of_replica.items()}
+    return {
+        int(name[1:]): LogEnd(5, end, () if epoch == NO_RECORD else ((epoch, 0),))
+        for name, (epoch, end) in of_replica.items()
+    }
 
 
 def ends_beside(*epochs: tuple[int, int]) -> dict[int, LogEnd]:
     """Replica 3 was not in sync: its log ends at 12 in leader epoch 4, the others' in epoch 2."""
-    return ends(_1=(2, 10), _2=(2, 11)) | {3: LogEnd(5, 4, 12, epochs)}
+    return ends(_1=(2, 10), _2=(2, 11)) | {3: LogEnd(5, 12, epochs)}
 
 
 LEADERLESS = state("", NO_LEADER, last_known_elr="12", last_leader=1)

@@ -20,7 +20,7 @@ from ottla.cluster.encoding import (
     session_value,
     topic_values,
 )
-from ottla.cluster.image import NO_LEADER, NO_RECORD, BrokerState, LogEnd, MetadataImage, TopicInfo
+from ottla.cluster.image import NO_LEADER, BrokerState, LogEnd, MetadataImage, TopicInfo
 from ottla.cluster.overlay import Overlay
 from ottla.cluster.store import Changes, Delete, Entry, Put, Snapshot, StoreError
 from ottla.cluster.updates import applied
@@ -196,7 +196,7 @@ def test_copies_of_a_large_overlay_share_what_has_not_changed() -> None:
 
 
 def test_log_ends_are_of_a_broker_as_long_as_their_key_is_there() -> None:
-    reported = {(TOPIC_ID, 3): LogEnd(5, 4, 10, ((3, 0), (4, 7))), (TOPIC_ID, 4): LogEnd(5, NO_RECORD, 0)}
+    reported = {(TOPIC_ID, 3): LogEnd(5, 10, ((3, 0), (4, 7))), (TOPIC_ID, 4): LogEnd(5, 0)}
     before = image(state())
     key = f"{LOG_ENDS}2"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import NO_LEADER, NO_RECORD, BrokerInfo, LogEnd, PartitionInfo
+from ottla.cluster.image import NO_LEADER, BrokerInfo, LogEnd, PartitionInfo
 from ottla.cluster.registration import report_log_ends
 from ottla.cluster.store import Committed, LeaseLost
 from ottla.replication.partition import Partition
@@ -38,9 +38,7 @@ class LogEndReports:
         """The replica has taken this state, and nothing is written to its log any more if it has no leader."""
         log = partition.log
         if state.leader == NO_LEADER and not state.isr and not state.elr and log.failure is None:
-            epochs = epochs_with_records(log)
-            last_epoch = epochs[-1][0] if epochs else NO_RECORD
-            end = LogEnd(state.leader_epoch, last_epoch, log.log_end_offset, epochs)
+            end = LogEnd(state.leader_epoch, log.log_end_offset, epochs_with_records(log))
             self._log_ends[partition.topic_id, partition.index] = end
         else:
             self._log_ends.pop((partition.topic_id, partition.index), None)
