@@ -232,7 +232,7 @@ class ClockControl:
         """Also what becomes due by it, at the same moment."""
         while agenda.is_due():
             await agenda.run_one()
-            with Quiet(self._waits, self._runtimes, self.timeline.machine.now_ns) as quiet:
+            with Quiet(self._waits, self._runtimes) as quiet:
                 await quiet.until_quiet()
 
     async def _moved(self, target_ms: int, sessions: Sessions, *, all_jobs: bool = False, every: bool = False) -> Jump:
@@ -276,7 +276,7 @@ class ClockControl:
     ) -> list[Fired]:
         timeline, parts = self.timeline, self._parts()
         travellers = {each: Traveller(parts[each], self._times.wheels[each]) for each in parts}
-        with Quiet(self._waits, self._runtimes, timeline.machine.now_ns) as quiet:
+        with Quiet(self._waits, self._runtimes) as quiet:
             policy = SessionPolicy(sessions, parts, self._connected, timeline.now_ms(), target_ms)
             walk = Walk(timeline, travellers, policy, quiet, ties=self.ties, every=every, is_due=is_due)
             await walk.to(max(target_ms, timeline.now_ms()), all_jobs=all_jobs)

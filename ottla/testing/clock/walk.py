@@ -9,6 +9,7 @@ when it is due, so the first round that finds one is a stop.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +29,8 @@ from ottla.timer.clock import PERIODIC, TimerKind
 Timers: TypeAlias = list[tuple[DrivenWheel, DrivenEntry]]
 _JOBS: Final = frozenset(PERIODIC)
 WITHIN_NS: Final = 50_000_000
-"""Clients that work all the while leave brokers no rest: then time moves on after this."""
+"""Clients that work all the while leave brokers no rest: then time moves on after this. It is processor time of the
+loop, so that a thread that works for a broker has its time on a busy machine too."""
 WITHIN_MIN_NS: Final = 2_000_000
 QUIET_TURNS: Final = 4
 """Bytes that one broker sends to another arrive within two turns of the loop."""
@@ -249,10 +251,9 @@ def _order(each: tuple[DrivenWheel, DrivenEntry]) -> tuple[int, int, int]:
 class Quiet:
     """After a timer, when all that follows from it has happened. `with` counts the events of all brokers."""
 
-    def __init__(self, waits: Waits, runtimes: Callable[[], Iterable[LoopRuntime]], now_ns: Callable[[], int]) -> None:
+    def __init__(self, waits: Waits, runtimes: Callable[[], Iterable[LoopRuntime]]) -> None:
         self._waits = waits
         self._runtimes = runtimes
-        self._now_ns = now_ns
         self._events = 0
         self._within_ns = WITHIN_NS
         self.given_up = 0
@@ -268,7 +269,7 @@ class Quiet:
     async def until_quiet(self) -> None:
         """No broker has had an event for some turns of the loop, and no thread works for one; or this lasts too
         long."""
-        end_ns = self._now_ns() + self._within_ns
+        end_ns = time.thread_time_ns() + self._within_ns
         turns, seen = 0, self._events
         while turns < QUIET_TURNS:
             await asyncio.sleep(0)
@@ -277,7 +278,7 @@ class Quiet:
                 turns += 1
                 continue
             turns, seen = 0, self._events
-            if self._now_ns() > end_ns:
+            if time.thread_time_ns() > end_ns:
                 self.given_up += 1
                 self._within_ns = max(self._within_ns // 2, WITHIN_MIN_NS)
                 return
