@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records.record import Record, build_batch
 from tests.cluster_processes import wait_for
@@ -21,12 +22,12 @@ from tests.histories.violations import Partition
 from tests.siege.attacks.attack import BAIT, BAIT_PARTITIONS, Attack
 from tests.siege.broker import SiegedBroker, Usage
 from tests.siege.limited import LONGEST_STEP
+from tests.siege.probe import GROUP as PROBE_GROUP
 from tests.siege.probe import NAME as PROBE
-from tests.siege.probe import SESSION_TIMEOUT_MS
 from tests.siege.verdict import Report, Round, Window
 from tests.siege.wire import Wire, address_of
 from tests.storm import final, storm
-from tests.storm.settings import PARTITIONS, TOPIC
+from tests.storm.settings import GROUP, PARTITIONS, TOPIC
 
 MEMORY_MIB = 512
 DISK_MIB = 192
@@ -35,6 +36,8 @@ READERS = {
     "member-a": ["aiokafka_member"],
     "member-b": ["confluent_member"],
 }
+# How many members the groups have.
+MEMBERS = {GROUP: len(READERS), PROBE_GROUP: 1}
 RECORDS_PER_S = 50
 SEGMENT_BYTES = 100_000
 BAIT_BYTES = 1_000_000
@@ -196,9 +199,13 @@ def _wait_until_flowing(broker: SiegedBroker) -> None:
     def flows() -> bool:
         return all(_lines(broker, name) > 200 for name in (*PRODUCERS, *READERS, PROBE))
 
+    def have_met() -> bool:
+        with Wire(address_of(broker.bootstrap)) as wire:
+            groups = wire.call(DescribeGroupsRequest(groups=list(MEMBERS)), 4).groups
+        return all((each.group_state, len(each.members)) == ("Stable", MEMBERS[each.group_id]) for each in groups)
+
     wait_for(flows, FLOWING_WITHIN_S, "the well-behaved clients made no progress")
-    # The group has its second generation by then.
-    time.sleep(SESSION_TIMEOUT_MS / 1000 / 2)
+    wait_for(have_met, FLOWING_WITHIN_S, "the members of the well-behaved groups did not meet")
 
 
 def _wait_for_others(broker: SiegedBroker) -> None:
