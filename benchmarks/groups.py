@@ -60,9 +60,9 @@ def figures() -> list[Figure]:
 class Fleet:
     """Members over a connection each; every answer is met with what a consumer would send next."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, group_id: str = GROUP) -> None:
         self._selector = selectors.DefaultSelector()
-        self._members = [Member(port) for _ in range(MEMBERS)]
+        self._members = [Member(port, group_id) for _ in range(MEMBERS)]
         for member in self._members:
             self._selector.register(member.client.socket, selectors.EVENT_READ, member)
 
@@ -88,11 +88,12 @@ class Fleet:
 
 
 class Member:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, group_id: str) -> None:
         self.client = RawClient(port)
         self.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self.synced = False
         self.generation = -1
+        self._group_id = group_id
         self._member_id = ""
         self._understand: Callable[[memoryview], None] = self._joined
 
@@ -101,12 +102,12 @@ class Member:
 
     def join(self) -> None:
         self.synced = False
-        self._send(join_request(GROUP, self._member_id, SUBSCRIPTION), "JoinGroup", self._joined)
+        self._send(join_request(self._group_id, self._member_id, SUBSCRIPTION), "JoinGroup", self._joined)
 
     def beat(self) -> None:
         self.synced = False
         self._understand = self._beaten
-        self.client.socket.sendall(heartbeat_frame(GROUP, self.generation, self._member_id))
+        self.client.socket.sendall(heartbeat_frame(self._group_id, self.generation, self._member_id))
 
     def _joined(self, payload: memoryview) -> None:
         response = parse_response(JoinGroupResponse, VERSIONS["JoinGroup"], payload)
@@ -116,7 +117,7 @@ class Member:
             return
         self.generation = response.generation_id
         members = [member.member_id for member in response.members]
-        self._send(sync_request(GROUP, self.generation, self._member_id, members), "SyncGroup", self._received)
+        self._send(sync_request(self._group_id, self.generation, self._member_id, members), "SyncGroup", self._received)
 
     def _received(self, payload: memoryview) -> None:
         response = parse_response(SyncGroupResponse, VERSIONS["SyncGroup"], payload)

@@ -1,5 +1,5 @@
 import gc
-import shutil
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 @pytest.fixture
 def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of every disk is free, for the brokers of this process: on one that is nearly full they are degraded."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=100, free=50))
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_frsize=1, f_blocks=100, f_bavail=50))
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ ROUNDS = 9
 TURNS = 14
 VOLUME_TURNS = 6
 START_TURNS = 4
+MEMBERS_TURNS = 5
 # All but one of the rows of `bytecodes` are the same in each run.
 BYTECODES_RUNS = 3
 SUITE_RUNS = 5
@@ -122,7 +123,7 @@ PARTS: dict[str, Part] = {
     "replicated": _in_turns(requests.of_three_brokers, TURNS),
     "volumes": _in_turns(volumes.of_one_broker, VOLUME_TURNS),
     "replicated_volumes": _in_turns(volumes.of_three_brokers, VOLUME_TURNS),
-    "members": _in_turns(lives.joining_members, 1),
+    "members": _in_turns(lives.joining_members, MEMBERS_TURNS),
     "starts": _in_turns(lives.starts, START_TURNS),
     "memory": _in_turns(lives.memory, 1),
     "idle": lives.idle,

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ottla.broker.admin.metrics.exposition import Sample, joined, labels
 from ottla.broker.admin.metrics.group_labels import GroupLabels
-from ottla.broker.admin.metrics.group_waits import GroupWaits
+from ottla.broker.admin.metrics.group_waits import GroupWaits, has_no_partition
 from ottla.broker.admin.metrics.source import OTHER, Budget, Samples
 from ottla.broker.coordinators.observers import NotedFacts
 from ottla.broker.histogram import Histogram
@@ -20,17 +20,32 @@ from ottla.coordinator.facts import (
     GenerationCompleted,
     GenerationStarted,
     GroupLoaded,
+    MemberIdHandedOut,
     MemberRemoved,
+    MissingAssignments,
     OffsetsCommitted,
     OffsetsRemoved,
+    PendingMemberDropped,
     RebalanceStarted,
     RecordsSkipped,
+    StaticMemberRestored,
     StoreFailed,
 )
 from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
-_NOT_COUNTED = frozenset({GroupLoaded, OffsetsRemoved, RecordsSkipped})
+# They change nothing that is counted, or happened elsewhere: a group that is loaded has had its rebalances.
+NOT_COUNTED = frozenset(
+    {
+        GroupLoaded,
+        MemberIdHandedOut,
+        MissingAssignments,
+        OffsetsRemoved,
+        PendingMemberDropped,
+        RecordsSkipped,
+        StaticMemberRestored,
+    }
+)
 PHASES = ("join", "sync", "total")
 # As much work as another item of a pass.
 FACTS_PER_ITEM = 8
@@ -75,7 +90,7 @@ class GroupSource:
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
         self._counted = self._counters()
-        self.facts = NotedFacts(runtime, self.observe)
+        self.facts = NotedFacts(runtime, self.observe, NOT_COUNTED)
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -133,15 +148,13 @@ class GroupSource:
         self._loads.observe((self._runtime.clock.now_ms() - partition.began_ms) * 1_000_000)
 
     def observe(self, fact: Any, now_ms: int) -> None:
-        """Of a group that is loaded, nothing is counted: it happened elsewhere. A large group has some facts for each
-        of its members, and what a client commits in is one too: what is done with each must cost little."""
+        """A large group has some facts for each of its members, and what a client commits in is one too: what is done
+        with each must cost little."""
         kind = fact.__class__
-        if kind is OffsetsCommitted:
-            (self._counts.get(fact.group_id) or self._of(fact.group_id, now_ms)).commits += 1
-            return
-        if kind in _NOT_COUNTED:
-            return
         counts = self._counts.get(fact.group_id) or self._of(fact.group_id, now_ms)
+        if kind is OffsetsCommitted:
+            counts.commits += 1
+            return
         counts.waits.observe(fact, now_ms)
         count = self._counted.get(kind)
         if count is not None:
@@ -226,7 +239,7 @@ class GroupSource:
     def _idle_members(self) -> Iterator[Sample | None]:
         for text, group in self.rows:
             is_known = group.state is GroupState.STABLE and group.protocol_type == PROTOCOL_TYPE
-            idle = sum(_has_no_partition(member.assignment) for member in group.members.values()) if is_known else 0
+            idle = sum(has_no_partition(member.assignment) for member in group.members.values()) if is_known else 0
             yield (text, idle) if is_known else None
 
     def _state_seconds(self) -> Iterator[Sample]:
@@ -292,9 +305,3 @@ class GroupSource:
 def _lags_beyond(topic: str) -> str:
     """The labels of all lags of a topic that have no series of their own."""
     return labels(group=OTHER, topic=topic, partition=OTHER)
-
-
-def _has_no_partition(assignment: bytes) -> bool:
-    """An assignment of any version begins with its version and the number of its topics. It is not parsed: there may be
-    thousands."""
-    return assignment[2:6] in (b"", bytes(4))

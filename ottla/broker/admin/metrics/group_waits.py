@@ -41,6 +41,7 @@ from ottla.protocol.primitives import DecodeError
 
 Partitions = frozenset[tuple[str, int]]
 NO_PARTITIONS: Partitions = frozenset()
+_NO_TOPICS = (b"", bytes(4))
 
 
 class WaitFor(StrEnum):
@@ -133,7 +134,7 @@ class GroupWaits:
             self._wait_for = WaitFor.MEMBER
 
     def _member_synced(self, fact: MemberSynced) -> None:
-        if self._wait_for in (WaitFor.LEADER, WaitFor.STORING):
+        if self._wait_for in _OF_SYNC_PHASES:
             self._synced.add(fact.member_id)
             if fact.is_leader:
                 self._wait_for = WaitFor.STORING
@@ -180,6 +181,7 @@ class GroupWaits:
 
 _HANDLERS = GroupWaits.handlers()
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
+_OF_SYNC_PHASES = (WaitFor.LEADER, WaitFor.STORING)
 _OF_JOIN_PHASES = (WaitFor.INITIAL_DELAY, WaitFor.MEMBER, WaitFor.DEADLINE)
 
 
@@ -247,8 +249,14 @@ class _Ownership:
         self._unowned += len(owned) - len(self._owned[member_id])
 
 
+def has_no_partition(assignment: bytes) -> bool:
+    """An assignment of any version begins with its version and the number of its topics. It is not parsed: there may be
+    thousands."""
+    return assignment[2:6] in _NO_TOPICS
+
+
 def _assigned(fact: MemberAssigned) -> Partitions:
-    if fact.protocol_type != PROTOCOL_TYPE:
+    if fact.protocol_type != PROTOCOL_TYPE or has_no_partition(fact.assignment):
         return NO_PARTITIONS
     try:
         topics = parse_assignment(fact.assignment).assigned_partitions
