@@ -25,6 +25,7 @@ from benchmarks.raw_client import (
     find_coordinator,
     heartbeat_frame,
     join_request,
+    leave,
     sync_request,
 )
 from ottla.cli.operations.serve import tune_garbage_collector
@@ -61,6 +62,8 @@ class Fleet:
     """Members over a connection each; every answer is met with what a consumer would send next."""
 
     def __init__(self, port: int, group_id: str = GROUP) -> None:
+        self._group_id = group_id
+        self._port = port
         self._selector = selectors.DefaultSelector()
         self._members = [Member(port, group_id) for _ in range(MEMBERS)]
         for member in self._members:
@@ -75,6 +78,12 @@ class Fleet:
                 key.data.answered()
         for member in self._members:
             member.client.close()
+
+    def leave(self) -> None:
+        """All at once: what is measured next has no sessions of theirs to end."""
+        client = RawClient(self._port)
+        leave(client, self._group_id, *(member.id for member in self._members))
+        client.close()
 
     def _all_in_sync(self) -> bool:
         return all(m.synced for m in self._members) and len({m.generation for m in self._members}) == 1
@@ -94,7 +103,7 @@ class Member:
         self.synced = False
         self.generation = -1
         self._group_id = group_id
-        self._member_id = ""
+        self.id = ""
         self._understand: Callable[[memoryview], None] = self._joined
 
     def answered(self) -> None:
@@ -102,22 +111,22 @@ class Member:
 
     def join(self) -> None:
         self.synced = False
-        self._send(join_request(self._group_id, self._member_id, SUBSCRIPTION), "JoinGroup", self._joined)
+        self._send(join_request(self._group_id, self.id, SUBSCRIPTION), "JoinGroup", self._joined)
 
     def beat(self) -> None:
         self.synced = False
         self._understand = self._beaten
-        self.client.socket.sendall(heartbeat_frame(self._group_id, self.generation, self._member_id))
+        self.client.socket.sendall(heartbeat_frame(self._group_id, self.generation, self.id))
 
     def _joined(self, payload: memoryview) -> None:
         response = parse_response(JoinGroupResponse, VERSIONS["JoinGroup"], payload)
-        self._member_id = response.member_id
+        self.id = response.member_id
         if response.error_code != ErrorCode.NONE:
             self.join()
             return
         self.generation = response.generation_id
         members = [member.member_id for member in response.members]
-        self._send(sync_request(self._group_id, self.generation, self._member_id, members), "SyncGroup", self._received)
+        self._send(sync_request(self._group_id, self.generation, self.id, members), "SyncGroup", self._received)
 
     def _received(self, payload: memoryview) -> None:
         response = parse_response(SyncGroupResponse, VERSIONS["SyncGroup"], payload)

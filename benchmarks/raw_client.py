@@ -246,8 +246,9 @@ def rebalanced(client: RawClient, join: JoinGroupRequest) -> int:
     return joined.generation_id
 
 
-def leave(client: RawClient, group: str, member_id: str) -> None:
-    request = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
+def leave(client: RawClient, group: str, *member_ids: str) -> None:
+    members = [MemberIdentity(member_id=each) for each in member_ids]
+    request = LeaveGroupRequest(group_id=group, members=members)
     response = client.call(request, LeaveGroupResponse, VERSIONS["LeaveGroup"])
     assert isinstance(response, LeaveGroupResponse)
     assert response.error_code == 0

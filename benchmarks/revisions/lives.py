@@ -82,10 +82,13 @@ def joining_members(tree: Tree) -> Iterator[Measured]:
         raw_client.find_coordinator(RawClient(server.port), GROUP)
 
         def microseconds() -> float:
+            fleet = Fleet(server.port, f"{GROUP}-{next(numbers)}")
             before = server.cpu_seconds()
-            Fleet(server.port, f"{GROUP}-{next(numbers)}").join_all()
+            fleet.join_all()
             time.sleep(FACTS_COUNTED_S)
-            return (server.cpu_seconds() - before) / MEMBERS * 1e6
+            passed_s = server.cpu_seconds() - before
+            fleet.leave()
+            return passed_s / MEMBERS * 1e6
 
         yield {Row(f"{MEMBERS:,} members join one group: processor per member", "µs"): microseconds}
 

@@ -4,12 +4,8 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pytest
-
-from ottla.broker.admin.metrics.group_source import NOT_COUNTED, GroupSource
-from ottla.broker.admin.metrics.group_waits import GroupWaits
 from ottla.broker.coordinators.observers import FACTS_PER_STEP, NOTED_MS_MAX, NotedFacts
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.facts import Fact, GroupLoaded, OffsetsCommitted
@@ -92,26 +88,6 @@ def test_facts_after_those_asked_for_need_no_second_timer() -> None:
     assert len(noting.runtime.wheel) == 1
     noting.runtime.pass_ms(NOTED_MS_MAX)
     assert noting.handed_on == [(COMMITTED, 1), (COMMITTED, 2)]
-
-
-async def test_coordinator_does_not_note_what_is_unneeded(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        noting = Noting()
-        noting.facts.unneeded = frozenset({OffsetsCommitted})
-        broker.broker.groups.noted_facts = noting.facts
-        await found(broker)
-        await created(broker, creatable("a"))
-        await committed(broker, "g", {("a", 0): 5})
-
-        noting.facts.hand_on()
-        assert COMMITTED not in [fact for fact, _ in noting.handed_on]
-
-
-@pytest.mark.parametrize("kind", sorted(NOT_COUNTED, key=lambda kind: kind.__name__))
-def test_what_metrics_leave_out_would_change_nothing(kind: type[Fact]) -> None:
-    """But the group that is loaded: it was counted where it happened."""
-    assert kind not in GroupWaits.handlers()
-    assert kind not in GroupSource._counters(cast("Any", GroupSource))
 
 
 async def test_broker_that_stops_leaves_no_fact_and_no_timer(tmp_path: Path) -> None:

@@ -4,20 +4,18 @@ With several brokers in a process, `?broker=N` asks for one; without it the one 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin.broker_admin import BrokerAdmin, asked_brokers, json_response, unknown_broker
-from ottla.broker.admin.health import Check, LifePhase
+from ottla.broker.admin.health import Check
 from ottla.broker.admin.http import HttpRequest, HttpResponse, Page
 from ottla.broker.admin.listener import AdminListener
-from ottla.broker.admin.probe import HealthProbe
-from ottla.broker.admin.restart_safety import RestartCheck, RestartSafety
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
-from ottla.broker.runtime import LoopRuntime, Runtime, next_step
+from ottla.broker.runtime import LoopRuntime, Runtime
 from ottla.broker.server.network import Network
 from ottla.timer.clock import Clock
 
@@ -34,8 +32,6 @@ FROM_INSIDE = (
     "/api/v1/node/requests",
 )
 _MODULES_FROM_INSIDE = ("inside", "metrics.kafka_source", "metrics.lag_source", "metrics.quota_source")
-# A step of the loop looks at so many.
-PARTITIONS_PER_STEP = 1000
 _RANKS = {"ready": 0, "alive": 0, "started": 0, "degraded": 1}
 
 
@@ -93,19 +89,10 @@ class AdminSite:
             self._pages_from_inside = PagesFromInside(self._runtime, self._brokers)
         return await self._pages_from_inside.answer(request)
 
-    # May a broker be stopped?
-
     async def _restart_safe(self, request: HttpRequest) -> HttpResponse:
-        """Any broker here that serves answers, for any of the cluster."""
-        probe = next((each.probe for each in self._brokers.values() if each.life.phase is LifePhase.SERVING), None)
-        name = request.query.get("broker")
-        if name is not None and not (name.isascii() and name.isdecimal()):
-            return unknown_broker(request, self._brokers)
-        worst, worst_id = RestartSafety(), -1
-        async for node_id, safety in _each(probe, [*self._brokers] if name is None else [int(name)]):
-            if worst.is_safe:
-                worst, worst_id = safety, node_id
-        return json_response(200 if worst.is_safe else 503, _restart_body(worst, worst_id))
+        from ottla.broker.admin.restart_page import restart_page
+
+        return await restart_page(request, self._brokers)
 
 
 class ProcessAdmin:
@@ -120,40 +107,6 @@ class ProcessAdmin:
     def close(self) -> None:
         self.site.close()
         self._runtime.stop()
-
-
-async def _each(probe: HealthProbe | None, node_ids: Iterable[int]) -> AsyncIterator[tuple[int, RestartSafety]]:
-    for node_id in node_ids:
-        if probe is None:
-            yield node_id, RestartSafety(is_known=False, text="no broker serves here")
-        elif not probe.store_answers:
-            why = "the metadata store does not answer, so what is known may be old"
-            yield node_id, RestartSafety(is_known=False, text=why)
-        else:
-            yield node_id, await _checked(probe, node_id)
-
-
-async def _checked(probe: HealthProbe, node_id: int) -> RestartSafety:
-    check = RestartCheck(probe.metadata.image, node_id, probe.metadata.rules_of)
-    looked_at = 0
-    for count in check.steps():
-        looked_at += count
-        if looked_at >= PARTITIONS_PER_STEP:
-            looked_at = 0
-            await next_step()
-    return check.safety
-
-
-def _restart_body(safety: RestartSafety, node_id: int) -> dict[str, object]:
-    status = "safe" if safety.is_safe else "not safe" if safety.is_known else "unknown"
-    return {
-        "status": status,
-        "broker": node_id,
-        "text": safety.text,
-        "partitions_at_risk": safety.hindered,
-        "partitions": [each._asdict() for each in safety.hindrances],
-        "partitions_without_another_replica": safety.going_away,
-    }
 
 
 def _import_pages_from_inside() -> None:

@@ -295,7 +295,7 @@ class GroupCoordinator:
         if fact.level is not None:
             log_fact(self._log, fact, now_ms, wall_ms)
         facts = self.noted_facts
-        if facts is not None and fact.__class__ not in facts.unneeded:
+        if facts is not None:
             if not facts:
                 facts.begin()
             facts += (fact, now_ms)

@@ -61,19 +61,11 @@ class NotedFacts(list[Any]):
     """Facts, each with the time of its step behind it, for an observer that need not know at once: they are handed on
     when it asks, and a second later at most.
 
-    Who notes a fact calls `begin` if none is noted yet, and leaves out those that are `unneeded`. It is a list itself,
-    and a flat one, because a rebalance has facts by the dozen: so a request costs no more than the note
-    (docs/benchmarks.md)."""
+    Who notes a fact calls `begin` if none is noted yet. It is a list itself, and a flat one, because a rebalance has
+    facts by the dozen: so a request costs no more than the note (docs/benchmarks.md)."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        observer: Callable[[Fact, int], object],
-        unneeded: frozenset[type[Fact]] = frozenset(),
-    ) -> None:
-        """`unneeded`: classes of facts that the observer does nothing with."""
+    def __init__(self, runtime: Runtime, observer: Callable[[Fact, int], object]) -> None:
         super().__init__()
-        self.unneeded = unneeded
         self._runtime = runtime
         self._observer = observer
         self._failures = ObserverFailures(runtime.log)

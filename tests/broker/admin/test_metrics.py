@@ -18,7 +18,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.network import TcpNetwork
-from ottla.coordinator.facts import Cause, GenerationCompleted, GenerationStarted, RebalanceStarted
+from ottla.coordinator.classic.states import GroupState
+from ottla.coordinator.facts import Cause, GenerationCompleted, GenerationStarted, GroupLoaded, RebalanceStarted
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -204,13 +205,15 @@ async def committed(broker: Broker, group: str, offset: int, topic: str = "t") -
             return code
 
 
-def test_rebalances_are_counted_by_cause() -> None:
+def test_rebalances_are_counted_by_cause_and_not_when_loaded() -> None:
+    """Facts of a group that is loaded happened elsewhere."""
     groups = GroupSource(
         SimpleNamespace(config=ServerConfig(), log=LazyLog()), None, SimpleNamespace(loaded_shards=list), GroupLabels()
     )  # type: ignore[arg-type]
     started = {"group_id": "g", "generation": 1, "member_id": None, "client_reason": None, "members": 1}
     for cause in (Cause.MEMBER_JOINED, Cause.MEMBER_JOINED, Cause.SESSION_EXPIRED):
         groups.observe(RebalanceStarted(cause=cause, join_deadline_ms=5, **started), 0)  # type: ignore[arg-type]
+    groups.observe(GroupLoaded(group_id="l", generation=3, state=GroupState.STABLE, members=2, offsets=0), 0)
     members = {"leader_id": "m", "member_ids": ("m",)}
     groups.observe(
         GenerationStarted(group_id="g", generation=2, protocol_name="range", join_phase_ms=300, **members),  # type: ignore[arg-type]
@@ -218,6 +221,7 @@ def test_rebalances_are_counted_by_cause() -> None:
     )
     groups.observe(GenerationCompleted(group_id="g", generation=2, sync_phase_ms=20, **members), 320)  # type: ignore[arg-type]
 
+    assert groups._counts.keys() == {"g"}
     assert groups._counts["g"].rebalances == {"member joined": 2, "session expired": 1}
     assert groups._counts["g"].last_ms == {"join": 300, "sync": 20, "total": 320}
     assert {phase: each.sum_ns for phase, each in groups._phases.items()} == {

@@ -35,7 +35,7 @@ from ottla.coordinator.group_shard import GroupShard
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE
 
 # They change nothing that is counted, or happened elsewhere: a group that is loaded has had its rebalances.
-NOT_COUNTED = frozenset(
+_NOT_COUNTED = frozenset(
     {
         GroupLoaded,
         MemberIdHandedOut,
@@ -90,7 +90,7 @@ class GroupSource:
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
         self._counted = self._counters()
-        self.facts = NotedFacts(runtime, self.observe, NOT_COUNTED)
+        self.facts = NotedFacts(runtime, self.observe)
         # As of the last pass: groups with series of their own, and the others.
         self.rows: list[tuple[str, ClassicGroup]] = []
         self._others: list[ClassicGroup] = []
@@ -151,6 +151,8 @@ class GroupSource:
         """A large group has some facts for each of its members, and what a client commits in is one too: what is done
         with each must cost little."""
         kind = fact.__class__
+        if kind in _NOT_COUNTED:
+            return
         counts = self._counts.get(fact.group_id) or self._of(fact.group_id, now_ms)
         if kind is OffsetsCommitted:
             counts.commits += 1
