@@ -4,12 +4,14 @@ pytest imports this module in every run of every project that has Ottla installe
 else; what the fixtures are made of is imported when the first one is set up.
 """
 
+import gc
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,9 +46,19 @@ _covered = pytest.StashKey["Coverage"]()
 _audited = pytest.StashKey[list[tuple[str, str, str]]]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    _import_as_it_is(pluginmanager)
     _add_ini(parser)
     _add_options(parser.getgroup("ottla", "Kafka by Ottla"))
+
+
+def _import_as_it_is(pluginmanager: pytest.PytestPluginManager) -> None:
+    """pytest rewrites the assertions of all that a plugin's distribution brings, here a broker's hundreds of modules: a
+    third of the time to the first record, and where no bytecode is kept most of a second. It has no public way to leave
+    some out."""
+    marked = getattr(pluginmanager.rewrite_hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.discard("ottla")
 
 
 def _add_ini(parser: pytest.Parser) -> None:
@@ -331,10 +343,23 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _pool_of(config: pytest.Config) -> "TestbedPool":
     pool = config.stash.get(_pool, None)
     if pool is None:
+        _import_fixtures()
         from ottla.testing.fixtures import TestbedPool
 
         pool = config.stash[_pool] = TestbedPool(config)
     return pool
+
+
+def _import_fixtures() -> None:
+    """What they are made of. Python's collector would look through it again and again while it comes, and find all of
+    it in use."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        import_module("ottla.testing.fixtures")
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _note(item: pytest.Item, run: "FixtureRun") -> None:
@@ -350,9 +375,10 @@ def ottla(pytestconfig: pytest.Config) -> "Kafka":
 
 @pytest.fixture
 def _kafka_run(request: pytest.FixtureRequest) -> "Iterator[FixtureRun]":
+    pool = _pool_of(request.config)
     from ottla.testing.fixtures import running_test
 
-    with running_test(_pool_of(request.config), request.node) as run:
+    with running_test(pool, request.node) as run:
         _note(request.node, run)
         yield run
 
@@ -408,9 +434,9 @@ def kafka_group(_kafka_run: "FixtureRun") -> Callable[[], str]:
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
     """The handle of three brokers, which copy all topics from each other; the test may kill and restart them."""
+    pool = _pool_of(request.config)
     from ottla.testing.fixtures import cluster_options, running_test
 
-    pool = _pool_of(request.config)
     with running_test(pool, request.node, cluster_options(pool, request.node)) as run:
         _note(request.node, run)
         yield run.kafka()
@@ -419,6 +445,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
 @pytest.fixture(scope="session")
 def kafka_world(pytestconfig: pytest.Config) -> "Callable[[], AbstractContextManager[Kafka]]":
     """For Hypothesis: `with kafka_world() as kafka:` is an empty broker for each example."""
+    pool = _pool_of(pytestconfig)
     from ottla.testing.fixtures import clean_world
 
-    return partial(clean_world, _pool_of(pytestconfig))
+    return partial(clean_world, pool)

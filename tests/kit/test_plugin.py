@@ -57,6 +57,21 @@ def test_unused_plugin_imports_nothing_of_ottla(suite: pytest.Pytester, argument
     assert loaded_by_an_unused_plugin(suite, *arguments) == "[]"
 
 
+def test_brokers_are_imported_without_rewriting_their_assertions(suite: pytest.Pytester) -> None:
+    """`-p ottla` asks pytest to rewrite what is called so, as a wheel with a plugin does."""
+    suite.makepyfile(
+        """
+        import sys
+
+        def test_loaders(kafka):
+            modules = [each for name, each in sys.modules.items() if name.startswith("ottla.")]
+            assert len(modules) > 100
+            assert {type(each.__spec__.loader).__name__ for each in modules} == {"SourceFileLoader"}
+        """
+    )
+    run(suite, "-p", "ottla").assert_outcomes(passed=1)
+
+
 def test_each_test_meets_an_empty_broker(suite: pytest.Pytester) -> None:
     suite.makepyfile(ONE_RECORD)
 
