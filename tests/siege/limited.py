@@ -6,17 +6,23 @@ libraries and address space that the allocator only reserves; a cgroup would cou
 rights. What the process really occupies is read from outside, in /proc.
 
 SIGUSR2 makes the process write to COUNTS_FILE how many of everything it holds, and how long the longest step of its
-loop was since the last time. That is all that differs from `ottla`.
+loop was since the last time; SIGUSR1 also how much memory is in use, which takes a step of its own. That is all that
+differs from `ottla`.
 """
 
 import asyncio
+import ctypes
+import gc
 import json
+import os
+import re
 import resource
 import signal
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from ottla.broker.broker import Broker
@@ -27,6 +33,9 @@ STACK_BYTES = 1 << 20
 LOOK_EVERY_S = 0.002
 LONGEST_STEP = "longest step"
 """In milliseconds."""
+IN_USE = "bytes in use"
+"""By Python's allocator and that of the C library: what is resident beyond it is free, and waits for the next load."""
+_PYTHONS_BLOCKS = re.compile(rb"# bytes in allocated blocks *= *([0-9,]+)")
 
 
 class LoopMeter:
@@ -43,6 +52,10 @@ class LoopMeter:
         longest_s, self._longest_s = self._longest_s, 0.0
         return int(longest_s * 1000)
 
+    def leave_out(self) -> None:
+        """The step that runs now is not the broker's."""
+        self._last_s = time.thread_time()
+
     def _look(self) -> None:
         now_s = time.thread_time()
         if self._last_s:
@@ -53,7 +66,8 @@ class LoopMeter:
 
 def counts(broker: Broker) -> dict[str, int]:
     """How many of everything the broker holds for its clients."""
-    shards = [partition.coordinator.shard for partition in broker.groups.topic]
+    # Only looked at: the loaders would import the coordinators in this step.
+    shards = broker.parts.group_loader.loaded_shards()
     groups = [group for shard in shards for group in shard.groups.values()]
     return {
         "connections": len(broker.server.connections),
@@ -71,18 +85,56 @@ def counts(broker: Broker) -> dict[str, int]:
     }
 
 
-def write_counts(broker: Broker, meter: LoopMeter, path: Path) -> None:
+_MALL_INFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+
+
+class _MallInfo(ctypes.Structure):
+    """`struct mallinfo2` of the C library."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _MALL_INFO.split())
+
+
+def bytes_in_use() -> int:
+    gc.collect()
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    found = _PYTHONS_BLOCKS.search(_allocator_statistics())
+    assert found is not None, "Python's allocator says nothing of its blocks"
+    return int(found[1].replace(b",", b"")) + int(info.uordblks) + int(info.hblkhd)
+
+
+def _allocator_statistics() -> bytes:
+    """What `sys._debugmallocstats` prints: Python has no other way to say it."""
+    standard_error = os.dup(2)
+    file = os.memfd_create("statistics")
+    try:
+        os.dup2(file, 2)
+        sys._debugmallocstats()
+        os.lseek(file, 0, os.SEEK_SET)
+        return os.read(file, 1 << 20)
+    finally:
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
+        os.close(file)
+
+
+def write_counts(broker: Broker, meter: LoopMeter, path: Path, *, is_memory_counted: bool) -> None:
     aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps({**counts(broker), LONGEST_STEP: meter.take_longest_ms()}))
+    longest_ms = meter.take_longest_ms()
+    in_use = {IN_USE: bytes_in_use()} if is_memory_counted else {}
+    aside.write_text(json.dumps({**counts(broker), LONGEST_STEP: longest_ms, **in_use}))
     aside.rename(path)
+    meter.leave_out()
 
 
 def _counting(start: Callable[[Broker], Awaitable[None]], path: Path) -> Callable[[Broker], Awaitable[None]]:
     async def start_and_listen(broker: Broker) -> None:
         await start(broker)
-        broker.runtime.loop.add_signal_handler(
-            signal.SIGUSR2, write_counts, broker, LoopMeter(broker.runtime.loop), path
-        )
+        loop = broker.runtime.loop
+        write = partial(write_counts, broker, LoopMeter(loop), path)
+        loop.add_signal_handler(signal.SIGUSR2, partial(write, is_memory_counted=False))
+        loop.add_signal_handler(signal.SIGUSR1, partial(write, is_memory_counted=True))
 
     return start_and_listen
 

@@ -84,7 +84,7 @@ def _besiege(
 ) -> None:
     _lay_bait(broker)
     broker.create_topic(TOPIC, PARTITIONS, 1, segment_bytes=str(SEGMENT_BYTES))
-    at_first = broker.usage()
+    at_first = broker.usage(with_memory=True)
     with HistoryFile(broker.directory / "history-end.jsonl") as history:
         with storm.clients(broker, READERS, RECORDS_PER_S):  # type: ignore[arg-type]
             with storm.clients(broker, PRODUCERS, RECORDS_PER_S), _probe(broker):  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def _released(broker: SiegedBroker, before: Usage) -> Usage:
 def _wait_until_released(broker: SiegedBroker, at_first: Usage, report: Report) -> None:
     deadline = time.monotonic() + ALL_RELEASED_WITHIN_S
     while True:
-        at_last = broker.usage()
+        at_last = broker.usage(with_memory=True)
         kept = at_last.kept_since(at_first, to_the_end=True)
         if not kept or time.monotonic() > deadline:
             break

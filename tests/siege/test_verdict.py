@@ -9,7 +9,7 @@ from tests.siege.attacks.attack import AT_A_TIME
 from tests.siege.attacks.full_disk import FullDisk
 from tests.siege.attacks.half_open import HalfOpen
 from tests.siege.attacks.request_floods import SmallRequests
-from tests.siege.broker import Usage
+from tests.siege.broker import ALLOWED_TO_THE_END, Usage
 from tests.siege.verdict import Report, Round, Window, percentile, table
 
 MIB = 1 << 20
@@ -63,6 +63,15 @@ def test_a_round_in_which_all_went_well_breaks_nothing() -> None:
 )
 def test_each_broken_promise_is_a_sentence(fields: dict[str, Any], sentence: str) -> None:
     assert list(round_of(**fields).broken(512 * MIB)) == [sentence]
+
+
+@pytest.mark.parametrize(("more", "kept"), [(16 * MIB, []), (17 * MIB, [f"{17 * MIB} bytes in use"])])
+def test_memory_in_use_is_to_be_given_back_in_the_end(more: int, kept: list[str]) -> None:
+    names = {name.replace(" ", "_"): 0 for name in ALLOWED_TO_THE_END}
+    before, after = usage(**names), usage(**names | {"bytes_in_use": more})
+
+    assert after.kept_since(before, to_the_end=True) == kept
+    assert after.kept_since(before) == []
 
 
 def test_an_attack_that_may_delay_is_not_held_to_p99() -> None:
