@@ -178,7 +178,6 @@ class Parts:
         from ottla.broker.admin.metrics.replica_source import ReplicaSource
         from ottla.broker.admin.metrics.request_source import RequestSource, SecuritySource
 
-        probe.watch_loop()
         cluster_id = self.data.cluster_id
         requests = RequestSource(self.runtime, self.server, self.replicas, self.events, cluster_id=cluster_id)
         replicas = ReplicaSource(self.runtime, self.replicas, self.controller, self.fetch_sessions, probe)

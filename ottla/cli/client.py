@@ -5,7 +5,7 @@ while the error is a transient one, until the timeout.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ssl import SSLContext
 from types import TracebackType
@@ -102,16 +102,16 @@ class Client:
         """The brokers by node id, from the latest metadata."""
         return self._brokers
 
-    async def retrying(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
+    async def retrying(self, attempt: Callable[[], Awaitable[Result]], *, also: Container[int] = ()) -> Result:
         """Run `attempt` until it succeeds, fails for good, or times out; coordinator and controller are looked up again
-        each time."""
+        each time. `also`: codes that pass here, where elsewhere they would be the answer."""
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 return await attempt()
             except (NoAnswer, Refused) as error:
-                if isinstance(error, Refused) and not error.is_retriable:
+                if isinstance(error, Refused) and not error.is_retriable and error.code not in also:
                     raise
                 if asyncio.get_running_loop().time() + pause_s >= deadline:
                     raise

@@ -36,6 +36,22 @@ def test_the_heap_is_trimmed_once_after_each_load(load: list[float], trimmed_at:
     assert trims == trimmed_at
 
 
+def test_nothing_is_trimmed_once_the_process_stops() -> None:
+    """Its threads have ended by then."""
+    loop = SimulationLoop(start_us=0)
+    used = itertools.chain([0], itertools.accumulate([BUSY] + [QUIET] * 9))
+    trims: list[int] = []
+    memory = IdleMemory(loop, cpu_s=lambda: next(used), trim=lambda: trims.append(1))
+    memory.start()
+    loop.call_later(2.5 * INTERVAL_S, memory.stop)
+    loop.call_later(9 * INTERVAL_S, loop.stop)
+    loop.run_forever()
+    loop.close()
+
+    assert trims == []
+    assert len([*used]) == 8, "it does not look any more"
+
+
 def test_trimming_harms_nothing() -> None:
     kept = [bytes([n]) * 100_000 for n in range(9)]
     trim_heap()

@@ -46,7 +46,9 @@ class BrokerAdmin:
         from ottla.broker.admin.metrics.exposition import labels
         from ottla.broker.admin.metrics.source import SourceOfBroker
 
-        assert self._new_sources is not None, "the broker has its parts"
+        assert self.probe is not None, "the broker has its parts"
+        assert self._new_sources is not None, "with the probe"
+        self.probe.watch_loop()
         return SourceOfBroker(labels(broker=self.node_id), self._new_sources())
 
     @cached_property

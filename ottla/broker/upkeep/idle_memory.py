@@ -42,10 +42,16 @@ class IdleMemory:
         self._last_cpu_s = cpu_s()
         self._quiet_intervals = 0
         self._was_busy = False
+        self._next: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Looks from now on, until the loop is closed."""
-        self._loop.call_later(INTERVAL_S, self._look)
+        """Looks from now on."""
+        self._next = self._loop.call_later(INTERVAL_S, self._look)
+
+    def stop(self) -> None:
+        """The process ends, and its threads first: there is none that could trim any more."""
+        if self._next is not None:
+            self._next.cancel()
 
     def _look(self) -> None:
         self.start()

@@ -32,6 +32,8 @@ from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.record import Record, build_batch, iterate_records
 
 RECORD_BYTES = 1 << 20
+# The controller has made the topic before each broker knows of it.
+NOT_HEARD_OF_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 CONFIGS = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000", "min.insync.replicas": "1"}
 
 
@@ -43,7 +45,7 @@ async def clocks_by_records(asker: Asker) -> dict[int, tuple[int, int]]:
     async with _probe_topic(asker.client, node_ids):
         for index, node_id in enumerate(node_ids):
             began_ms = time() * 1000
-            at_ms = await asker.client.retrying(partial(_appended, asker, node_id, index))
+            at_ms = await asker.client.retrying(partial(_appended, asker, node_id, index), also=NOT_HEARD_OF_YET)
             ended_ms = time() * 1000
             found[node_id] = round(at_ms - (began_ms + ended_ms) / 2), round((ended_ms - began_ms) / 2) + 1
     return found
