@@ -5,21 +5,22 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.admin.metrics.families import FAMILIES
 from ottla.broker.admin.metrics.group_labels import GroupLabels
-from ottla.broker.admin.metrics.group_source import GroupSource
+from ottla.broker.admin.metrics.group_source import _NOT_COUNTED, GroupSource
+from ottla.broker.admin.metrics.group_waits import GroupWaits
 from ottla.broker.admin.metrics.kafka_families import KAFKA_FAMILIES
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.broker.server.network import TcpNetwork
 from ottla.coordinator.classic.states import GroupState
-from ottla.coordinator.facts import Cause, GenerationCompleted, GenerationStarted, GroupLoaded, RebalanceStarted
+from ottla.coordinator.facts import Cause, Fact, GenerationCompleted, GenerationStarted, GroupLoaded, RebalanceStarted
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -229,6 +230,12 @@ def test_rebalances_are_counted_by_cause_and_not_when_loaded() -> None:
         "sync": 20_000_000,
         "total": 320_000_000,
     }
+
+
+@pytest.mark.parametrize("kind", sorted(_NOT_COUNTED, key=lambda kind: kind.__name__))
+def test_facts_that_are_left_out_would_change_nothing(kind: type[Fact]) -> None:
+    assert kind not in GroupWaits.handlers()
+    assert kind not in GroupSource._counters(cast("Any", GroupSource))
 
 
 async def test_beyond_the_budget_sums_are_exported(tmp_path: Path) -> None:
