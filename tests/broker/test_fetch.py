@@ -136,6 +136,22 @@ async def test_an_offset_outside_the_log_is_out_of_range(tmp_path: Path, offset:
     assert answer.aborted_transactions is None
 
 
+async def test_leader_without_a_session_has_no_offset_out_of_range(tmp_path: Path) -> None:
+    """Its successor may have it: a client that gets this error begins again at the first record, or at the last."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", b"a")
+        registration = broker.parts.lifecycle._registration
+        ends_ms, registration._session_ends_ms = registration._session_ends_ms, 0
+        without = [await fetch(client, "t", offset) for offset in (0, 1, 2)]
+        registration._session_ends_ms = ends_ms
+        again = await fetch(client, "t", 2)
+
+    assert [int(answer.error_code) for answer in without] == [0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert values_of(without[0].records) == [b"a"]
+    assert again.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 async def test_the_first_batch_is_sent_however_large(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")

@@ -16,6 +16,7 @@ from ottla.protocol.errors import (
     InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
+    OffsetOutOfRange,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -274,6 +275,10 @@ def describe(partition: Partition, answer: Any) -> None:
 
 
 def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any, error: KafkaError) -> None:
+    """A broker whose session is over may have been deposed, and its log be shorter than what a client has read from
+    the leader since. The client is sent there: with an offset out of range it would begin again, anywhere."""
+    if isinstance(error, OffsetOutOfRange) and replicas.session_is_over():
+        error = NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
     answer.error_code = int(error.code)
     if isinstance(error, CorruptMessage):
         _read_failed(replicas, target, error)

@@ -260,8 +260,7 @@ async def _serve_until(
     log.hold()
     loop = asyncio.get_running_loop()
     deferred = loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log, loop)
-    idle_memory = IdleMemory(loop)
-    idle_memory.start()
+    (idle_memory := IdleMemory(loop)).start()
     await stop_requested
     deferred.cancel()
     idle_memory.stop()
