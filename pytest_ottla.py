@@ -7,11 +7,9 @@ else; what the fixtures are made of is imported when the first one is set up.
 import gc
 import random
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +31,6 @@ MARKER_ARGUMENTS = (
 MARKER = f"kafka({', '.join(MARKER_ARGUMENTS)}): the broker that the fixture `kafka` gives this test"
 ISOLATIONS = ("reset", "snapshot", "names", "fresh")
 SEED_MAX = 1 << 32
-FOREIGN_SHOWN = 10
 SETTINGS_OF_PROFILE_TEST = 11
 """Of `ottla.testing.profile`, which is not imported before a fixture is set up."""
 
@@ -236,39 +233,17 @@ def _hold(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    pool, shared = config.stash.get(_pool, None), config.stash.get(_shared, None)
-    profiles = {*(() if pool is None else pool.profiles), *(() if shared is None else (shared.profile,))}
-    if "test" in profiles:
-        from ottla.testing.profile import LAXER, TEST_SETTINGS
+    stash = config.stash
+    pool, shared = stash.get(_pool, None), stash.get(_shared, None)
+    coverage_lines, of_workers = stash.get(_coverage_lines, None) or [], stash.get(_audited, None) or []
+    if pool is None and shared is None and not coverage_lines and not of_workers:
+        return
+    from ottla.testing.terminal_summary import SessionOutcome, summary
 
-        count = len(TEST_SETTINGS)
-        terminalreporter.write_line(
-            f"ottla: profile test, {count} settings differ from Kafka's; laxer: {', '.join(LAXER)}"
-        )
-        for name in TEST_SETTINGS if config.get_verbosity() > 0 else ():
-            terminalreporter.write_line(f"  {name}={TEST_SETTINGS[name]}")
-    if (pool is not None and pool.uses_faults) or (shared is not None and shared.uses_faults):
-        terminalreporter.write_line(f"ottla: fault rules, --ottla-seed={config.getoption('ottla_seed')}")
-    if shared is not None:
-        foreign = shared.foreign_topics()
-        terminalreporter.write_line("ottla: the workers shared a broker, with isolation names")
-        if foreign:
-            names = ", ".join(foreign[:FOREIGN_SHOWN])
-            what = f"{len(foreign)} topics have no worker's prefix, so workers may meet there, and no audit has them"
-            terminalreporter.write_line(f"ottla: {what}: {names}")
-    for line in config.stash.get(_coverage_lines, ()):
-        terminalreporter.write_line(f"ottla: coverage: {line}")
-    audited = [*config.stash.get(_audited, ()), *(() if pool is None else pool.audited)]
-    if audited or shared is not None or _coverage_lines in config.stash:
-        for worker in config.stash.get(_crashed, ()):
-            terminalreporter.write_line(f"ottla: worker {worker} has crashed: what it had found and counted is missing")
-    if audited:
-        kinds = Counter(kind for _, kind, _ in audited)
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        terminalreporter.write_line(f"ottla: audit: {counts} in {len({test for test, _, _ in audited})} tests")
-        if config.get_verbosity() > 0:
-            for test, _, line in audited:
-                terminalreporter.write_line(f"  {test}: {line}")
+    crashed, seed = stash.get(_crashed, None) or [], config.getoption("ottla_seed")
+    outcome = SessionOutcome(pool, shared, coverage_lines, of_workers, crashed, seed)
+    for line in summary(outcome, is_verbose=config.get_verbosity() > 0):
+        terminalreporter.write_line(line)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -343,20 +318,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _pool_of(config: pytest.Config) -> "TestbedPool":
     pool = config.stash.get(_pool, None)
     if pool is None:
-        _import_fixtures()
-        from ottla.testing.fixtures import TestbedPool
+        with _without_collections():
+            from ottla.testing.fixtures import TestbedPool
 
         pool = config.stash[_pool] = TestbedPool(config)
     return pool
 
 
-def _import_fixtures() -> None:
-    """What they are made of. Python's collector would look through it again and again while it comes, and find all of
-    it in use."""
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """While modules come, Python's collector would look through them again and again, and find all of them in use."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        import_module("ottla.testing.fixtures")
+        yield
     finally:
         if was_enabled:
             gc.enable()

@@ -28,7 +28,7 @@ from benchmarks.raw_client import (
     leave,
     sync_request,
 )
-from ottla.cli.operations.serve import tune_garbage_collector
+from ottla.cli.operations.broker_process import tune_garbage_collector
 from ottla.protocol.client import RequestFramer, parse_response
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.heartbeat import HeartbeatResponse

@@ -21,7 +21,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.local_cluster import LocalCluster
 from ottla.broker.logging import LazyLog
-from ottla.cli.operations.serve import tune_garbage_collector
+from ottla.cli.operations.broker_process import tune_garbage_collector
 from ottla.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

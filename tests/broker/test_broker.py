@@ -202,10 +202,10 @@ def test_serve_takes_as_many_descriptors_as_it_may() -> None:
     """Every partition and every connection takes one, and systems set a limit of 1024 that programs may raise."""
     code = """
 import resource
-from ottla.cli.operations import serve
+from ottla.cli.operations.broker_process import raise_file_limit
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
-serve._raise_file_limit()
+raise_file_limit()
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most))
 """
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

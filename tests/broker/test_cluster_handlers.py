@@ -75,6 +75,19 @@ async def test_delete_records_up_to_an_offset_or_high_watermark(tmp_path: Path, 
         assert broker.broker.replicas.partition("a", 0).log.log_start_offset == 5
 
 
+async def test_leader_without_a_session_has_no_offset_above_its_mark(tmp_path: Path) -> None:
+    """Its successor may have the records that are to be deleted."""
+    async with running(tmp_path) as broker:
+        await created(broker, creatable("a"))
+        await produced(broker, "a", 5)
+        registration = broker.broker.parts.lifecycle._registration
+        ends_ms, registration._session_ends_ms = registration._session_ends_ms, 0
+        beyond, within = await deleted(broker, 6), await deleted(broker, 2)
+        registration._session_ends_ms = ends_ms
+
+        assert (beyond, within) == ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (2, 0))
+
+
 async def test_delete_records_of_compacted_or_unknown_topic_fails(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         await created(broker, creatable("a", cleanup_policy="compact"))

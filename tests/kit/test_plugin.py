@@ -72,6 +72,36 @@ def test_brokers_are_imported_without_rewriting_their_assertions(suite: pytest.P
     run(suite, "-p", "ottla").assert_outcomes(passed=1)
 
 
+def test_no_garbage_is_collected_while_the_fixtures_are_imported(suite: pytest.Pytester) -> None:
+    suite.makeconftest(
+        """
+        import gc, sys
+
+        collections = []
+
+        def looking(phase, info):
+            is_importing = "ottla.testing.fixtures" in sys.modules and "TestbedPool" not in vars(
+                sys.modules["ottla.testing.fixtures"]
+            )
+            if phase == "start" and is_importing:
+                collections.append(info)
+
+        gc.callbacks.append(looking)
+        """
+    )
+    suite.makepyfile(
+        """
+        import gc
+        from conftest import collections
+
+        def test_it(kafka):
+            assert collections == []
+            assert gc.isenabled()
+        """
+    )
+    run(suite).assert_outcomes(passed=1)
+
+
 def test_each_test_meets_an_empty_broker(suite: pytest.Pytester) -> None:
     suite.makepyfile(ONE_RECORD)
 

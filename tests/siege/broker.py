@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.cluster_processes import RunningCluster, wait_for
 from tests.ports import free_ports
 from tests.served import ServedBroker
-from tests.siege.limited import IN_USE
+from tests.siege.memory_in_use import IN_USE
 from tests.siege.wire import PASSWORD, USER
 from tests.tls.certificates import Authority
 
@@ -43,9 +43,7 @@ ALLOWED_TO_THE_END = {
 }
 # Connections of clients, and what a log that rolls or a checkpoint has open for a moment.
 DESCRIPTORS_ALLOWED = 12
-# What is in use is held to less. But of an arena of a MiB CPython gives nothing back as long as one small object is in
-# it, such as the segment that was rolled, or the timer that was set, when thousands of groups were made.
-RESIDENT_ALLOWED_BYTES = 64 << 20
+RESIDENT_ALLOWED_BYTES = 48 << 20
 # The command that gives a process a file system of its own, which is gone with it.
 OWN_MOUNTS = ("unshare", "--mount", "--map-root-user")
 

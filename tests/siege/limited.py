@@ -11,11 +11,7 @@ differs from `ottla`.
 """
 
 import asyncio
-import ctypes
-import gc
 import json
-import os
-import re
 import resource
 import signal
 import sys
@@ -27,15 +23,13 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.cli.main import main
+from tests.siege.memory_in_use import IN_USE, bytes_in_use
 
 # What threads get as a stack, which counts whole. The usual 8 MiB for each of them would be a limit of threads.
 STACK_BYTES = 1 << 20
 LOOK_EVERY_S = 0.002
 LONGEST_STEP = "longest step"
 """In milliseconds."""
-IN_USE = "bytes in use"
-"""By Python's allocator and that of the C library: what is resident beyond it is free, and waits for the next load."""
-_PYTHONS_BLOCKS = re.compile(rb"# bytes in allocated blocks *= *([0-9,]+)")
 
 
 class LoopMeter:
@@ -83,40 +77,6 @@ def counts(broker: Broker) -> dict[str, int]:
         "transactional ids": sum(len(shard.entries) for shard in broker.parts.transaction_loader.loaded_shards()),
         "timers": len(broker.runtime.wheel),
     }
-
-
-_MALL_INFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-
-
-class _MallInfo(ctypes.Structure):
-    """`struct mallinfo2` of the C library."""
-
-    _fields_ = tuple((name, ctypes.c_size_t) for name in _MALL_INFO.split())
-
-
-def bytes_in_use() -> int:
-    gc.collect()
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _MallInfo
-    info = mallinfo()
-    found = _PYTHONS_BLOCKS.search(_allocator_statistics())
-    assert found is not None, "Python's allocator says nothing of its blocks"
-    return int(found[1].replace(b",", b"")) + int(info.uordblks) + int(info.hblkhd)
-
-
-def _allocator_statistics() -> bytes:
-    """What `sys._debugmallocstats` prints: Python has no other way to say it."""
-    standard_error = os.dup(2)
-    file = os.memfd_create("statistics")
-    try:
-        os.dup2(file, 2)
-        sys._debugmallocstats()
-        os.lseek(file, 0, os.SEEK_SET)
-        return os.read(file, 1 << 20)
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
-        os.close(file)
 
 
 def write_counts(broker: Broker, meter: LoopMeter, path: Path, *, is_memory_counted: bool) -> None:

@@ -16,8 +16,6 @@ from ottla.timer.wheel import TimerEntry
 DISK_INTERVAL_MS = 15_000
 # So often the lateness of the loop is seen at least.
 TICK_MS = 250
-# A timer that is due when a slot of the wheel's second level is takes one turn of the wheel instead of two.
-SLOT_MS = 20
 # A disk that does not answer has no figure, rather than its last one for ever.
 DISK_FIGURE_VALID_MS = 60_000
 # So long after the last event that was dropped.
@@ -80,8 +78,7 @@ class LoopTick:
         self._timer: TimerEntry | None = None
 
     def start(self) -> None:
-        past_slot_ms = (self._runtime.clock.now_ms() + TICK_MS) % SLOT_MS
-        self._timer = self._runtime.schedule(TICK_MS - past_slot_ms, self.start)
+        self._timer = self._runtime.schedule(TICK_MS, self.start)
 
     def stop(self) -> None:
         if self._timer is not None:

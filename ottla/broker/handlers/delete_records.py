@@ -5,6 +5,7 @@ The leader moves its log start at once; the answer waits for the followers, who 
 
 import asyncio
 
+from ottla.broker.replicas.current_leader import in_doubt
 from ottla.broker.replicas.delayed_delete_records import (
     NO_LOW_WATERMARK,
     DelayedDeleteRecords,
@@ -76,8 +77,9 @@ def _result(
     try:
         partition, offset = _delete(replicas, topic, asked.partition_index, asked.offset)
     except KafkaError as error:
+        code = int(in_doubt(replicas, error).code)
         return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=int(error.code)
+            partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code
         )
     low_watermark = partition.log.log_start_offset
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark)

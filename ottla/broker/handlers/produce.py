@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
+from ottla.broker.replicas.current_leader import in_doubt
 from ottla.broker.replicas.delayed_produce import DelayedProduce, ProducePartitionStatus, name_leader
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.transaction_verification import (
@@ -36,7 +37,6 @@ from ottla.protocol.errors import (
     ErrorCode,
     InvalidTopicException,
     KafkaError,
-    NotLeaderOrFollower,
     UnknownTopicId,
     UnknownTopicOrPartition,
     error_for,
@@ -292,7 +292,7 @@ def _append(
             raise CorruptMessage("the partition's data holds no batch")
         info = replicas.append(partition, records, acks, answer, context.api_version >= ZSTD_SINCE, guard)
     except KafkaError as refused:
-        error = _in_doubt(replicas, refused) if topic else _nameless(context, refused)
+        error = in_doubt(replicas, refused) if topic else _nameless(context, refused)
         _describe_failure(answer, error)
         context.route.errors[int(error.code)] += 1
         reached_log = verified is None or (topic, index) not in verified.errors
@@ -315,13 +315,6 @@ def _append(
 def _nameless(context: RequestContext, error: KafkaError) -> KafkaError:
     """Of a topic without a name, the id is what is unknown in versions that have ids."""
     return error if context.api_version < TOPIC_IDS_SINCE else UnknownTopicId("no topic has this id")
-
-
-def _in_doubt(replicas: ReplicaManager, error: KafkaError) -> KafkaError:
-    """As it may be repeated, where another leader may know of the batches that this one misses."""
-    if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and replicas.session_is_over():
-        return NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
-    return error
 
 
 def _close_on_error(context: RequestContext, response: ProduceResponse) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ottla.cluster.image import NO_LEADER, BrokerInfo, MetadataImage
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower
 from ottla.replication.partition import Partition
 
 
@@ -41,6 +41,8 @@ def reachable_leader(leader: int, nodes: dict[int, Node], image: MetadataImage) 
 
 
 UNKNOWN_EPOCH = -1
+# Of what a log misses, where its successor may have more: batches of a producer, offsets of a reader.
+_IN_DOUBT = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 
 class CurrentLeader(NamedTuple):
@@ -66,6 +68,19 @@ class LeaderSource(Protocol):
     def image(self) -> MetadataImage: ...
 
     def find(self, topic: str, index: int) -> Partition | None: ...
+
+
+class SessionHolder(Protocol):
+    def session_is_over(self) -> bool: ...
+
+
+def in_doubt(replicas: SessionHolder, error: KafkaError) -> KafkaError:
+    """What a client gets for it: a broker whose session is over may have been deposed, and another leader may know of
+    what this one misses. A producer would take the error for a loss, and a consumer would begin again at the first
+    record or the last."""
+    if error.code in _IN_DOUBT and replicas.session_is_over():
+        return NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
+    return error
 
 
 def current_leader(replicas: LeaderSource, listener: str, topic: str, index: int) -> CurrentLeader:

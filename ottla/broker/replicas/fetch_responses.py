@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ottla.broker.replicas.current_leader import current_leader
+from ottla.broker.replicas.current_leader import current_leader, in_doubt
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.replication_throttles import size_bytes
 from ottla.broker.runtime import Runtime
@@ -16,7 +16,6 @@ from ottla.protocol.errors import (
     InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -275,11 +274,7 @@ def describe(partition: Partition, answer: Any) -> None:
 
 
 def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any, error: KafkaError) -> None:
-    """A broker whose session is over may have been deposed, and its log be shorter than what a client has read from
-    the leader since. The client is sent there: with an offset out of range it would begin again, anywhere."""
-    if isinstance(error, OffsetOutOfRange) and replicas.session_is_over():
-        error = NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
-    answer.error_code = int(error.code)
+    answer.error_code = int(in_doubt(replicas, error).code)
     if isinstance(error, CorruptMessage):
         _read_failed(replicas, target, error)
     answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN

@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import gc
 import os
-import resource
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -27,7 +24,7 @@ from ottla.broker.logging import LazyLog
 from ottla.broker.runtime import StartError
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.listeners import DEFAULT_HOST, DEFAULT_PORT
-from ottla.broker.upkeep.idle_memory import IdleMemory
+from ottla.cli.operations.broker_process import process_upkeep, raise_file_limit, startup_ms
 from ottla.cluster.store import MetadataStore, parse_store_url
 from ottla.protocol.address import is_loopback, parse_address
 
@@ -40,11 +37,6 @@ if TYPE_CHECKING:
 # Of the image: the testing mode, where its control is, and the names that clients may call it by.
 TESTING_VARIABLE, IMAGE_CONTROL = "OTTLA_TESTING", "0.0.0.0:9098"
 CONTROL_HOSTS_VARIABLE = "OTTLA_CONTROL_HOSTS"
-# Until then, the clients that waited for the broker have the processor for themselves.
-DEFERRED_WORK_AFTER_S = 0.5
-# Collections of the generation before, beyond which one is looked through as well; in CPython 10 of each.
-MIDDLE_GENERATION_THRESHOLD = 1
-OLD_GENERATION_THRESHOLD = 500
 
 
 class ServeOptions(NamedTuple):
@@ -186,7 +178,7 @@ def _is_secret(setting: str) -> bool:
 
 
 def _serve(options: ServeOptions, config: ServerConfig, data_dir: Path, secure: "SecureServe | None") -> int:
-    _raise_file_limit()
+    raise_file_limit()
     if secure is not None:
         secure.store_users(data_dir)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -258,12 +250,8 @@ async def _serve_until(
     if options.image is not None:
         options.image.report(log)
     log.hold()
-    loop = asyncio.get_running_loop()
-    deferred = loop.call_later(DEFERRED_WORK_AFTER_S, loop.run_in_executor, None, _do_deferred_work, log, loop)
-    (idle_memory := IdleMemory(loop)).start()
-    await stop_requested
-    deferred.cancel()
-    idle_memory.stop()
+    with process_upkeep(asyncio.get_running_loop(), log):
+        await stop_requested
     log.release()
     log.info("stopping")
     return await served.stop()
@@ -301,7 +289,7 @@ def _end(captures: "CaptureHost") -> None:
 
 def _ready_line(served: Served) -> str:
     """Programs read its first fields; further ones come last."""
-    first = f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={_startup_ms()}"
+    first = f"ready bootstrap={served.bootstrap} cluster_id={served.cluster_id} startup_ms={startup_ms()}"
     admin = f" admin={served.admin_url}" if served.admin_url else ""
     return f"{first} listeners={','.join(served.listener_urls)}{admin}"
 
@@ -415,36 +403,3 @@ def _etcd_store(url: str, config: ServerConfig, data_dir: Path, log: LazyLog) ->
     if login is not None and not has_tls and not all(is_loopback(each.host) for each in endpoints):
         log.warning("the password of etcd is not encrypted", metadata=url)
     return EtcdStore(endpoints, tls=tls, login=None if login is None else EtcdLogin(*login))
-
-
-def _do_deferred_work(log: LazyLog, loop: asyncio.AbstractEventLoop) -> None:
-    """What a start need not wait for, in a thread: imports that would be a long step of the loop later."""
-    log.prepare()
-    tune_garbage_collector()
-    log.debug("deferred start work done")
-    loop.call_soon_threadsafe(log.release)
-
-
-def tune_garbage_collector() -> None:
-    """All that was imported leaves the garbage collector's sight, which would look through it again and again while all
-    clients wait; it seldom looks through all that is old, and often through what is young (decision 0019)."""
-    gc.freeze()
-    gc.set_threshold(gc.get_threshold()[0], MIDDLE_GENERATION_THRESHOLD, OLD_GENERATION_THRESHOLD)
-
-
-def _raise_file_limit() -> None:
-    """As far as it may be raised, as Java does it too: every partition and every connection takes a descriptor."""
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != most:
-        with contextlib.suppress(ValueError, OSError):  # Some systems promise more than they grant.
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _startup_ms() -> int:
-    """Since the process began, by the kernel's books."""
-    started_ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000 - started_ticks * 1000 / _ticks_per_second())
-
-
-def _ticks_per_second() -> int:
-    return os.sysconf("SC_CLK_TCK")

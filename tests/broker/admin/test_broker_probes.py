@@ -183,8 +183,7 @@ def test_lateness_of_an_idle_loop_is_seen_four_times_a_second(cluster: Cluster) 
         assert (await get(cluster.network, url(1), "/metrics")).status == 200
         before = wheel.lateness.count
         await asyncio.sleep(10)
-        assert wheel.lateness.count - before >= unscraped + 40, "each tick is a turn of the wheel of its own"
-        assert wheel.lateness.count - before <= unscraped + 50
+        assert unscraped < 40 <= wheel.lateness.count - before
         await cluster.stop(node)
 
     cluster.run(story())
