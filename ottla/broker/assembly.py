@@ -289,7 +289,7 @@ class Parts:
             log_ends=self.log_ends,
             checkpoints=self.checkpoints,
             log_failure=lambda topic, index: self.topic_logs.failed.error_of(topic, index),
-            session_is_over=lambda: not self.lifecycle.session_remaining_ms,
+            session_is_over=lambda: not self.lifecycle.has_current_session,
         )
 
     def _make_fetch_sessions(self) -> FetchSessionCache:

@@ -152,6 +152,21 @@ async def test_leader_without_a_session_has_no_offset_out_of_range(tmp_path: Pat
     assert again.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def test_new_session_counts_when_the_metadata_has_it(tmp_path: Path) -> None:
+    """Before that, this broker may not know that another one leads by now."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        await create_topic(client, "t")
+        await produce(client, "t", b"a")
+        registration = broker.parts.lifecycle._registration
+        revision, registration.revision = registration.revision, broker.metadata.image.revision + 1
+        unseen = [await fetch(client, "t", offset) for offset in (0, 2)]
+        registration.revision = revision
+        seen = await fetch(client, "t", 2)
+
+    assert [int(answer.error_code) for answer in unseen] == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert seen.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 async def test_the_first_batch_is_sent_however_large(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker, client_of(broker) as client:
         await create_topic(client, "t")

@@ -59,8 +59,20 @@ async def test_a_follower_answers_below_its_high_watermark(tmp_path: Path) -> No
         follower = cluster.brokers[2]
 
         assert values_of((await fetched(follower)).records) == [b"a", b"b"]
-        assert (await fetched(follower, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        epoch = replica(follower).leader_epoch
+        assert (await fetched(follower, 3, leader_epoch=epoch)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await fetched(follower, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("offset", [-1, 3])
+async def test_follower_does_not_say_what_its_leader_lacks(tmp_path: Path, offset: int) -> None:
+    """To a consumer that names no leader epoch, and may take it for the leader: it would begin again at offset 0."""
+    async with racks(tmp_path) as cluster:
+        assert await produced(cluster, b"a", b"b") is ErrorCode.NONE
+        await same_everywhere(cluster, 2)
+
+        assert (await fetched(cluster.brokers[2], offset)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await fetched(cluster.brokers[0], offset)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_who_waits_at_a_follower_is_woken_as_soon_as_it_knows(tmp_path: Path) -> None:

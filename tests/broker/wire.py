@@ -195,9 +195,12 @@ def fetch_request(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
+    leader_epoch: int = -1,
     **fields: Any,
 ) -> FetchRequest:
-    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+    partition = FetchPartition(
+        partition=index, current_leader_epoch=leader_epoch, fetch_offset=offset, partition_max_bytes=max_bytes
+    )
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,

@@ -65,6 +65,11 @@ class BrokerLifecycle:
         return self._registration.session_remaining_ms
 
     @property
+    def has_current_session(self) -> bool:
+        """Whether no other broker can have taken over what this one leads, as long as its clock is right."""
+        return self._registration.is_current
+
+    @property
     def session_may_have_ended(self) -> bool:
         """Whether other brokers may have taken over what this one leads, unnoticed."""
         return self._registration.may_have_ended

@@ -98,10 +98,17 @@ class BrokerRegistration:
         return 0 if self.lease_id == NO_LEASE else max(self._session_ends_ms - self._runtime.clock.now_ms(), 0)
 
     @property
+    def is_current(self) -> bool:
+        """Whether the session goes on, by the clock of this broker, and the metadata has it: what this broker led
+        before a new one began may be led by others, and older metadata does not say so."""
+        is_known = self.registering is None and self._metadata.image.revision >= self.revision
+        return is_known and self.session_remaining_ms > 0
+
+    @property
     def may_have_ended(self) -> bool:
         """Whether the session may have ended unnoticed, as while the process was stopped. While the store does not
         answer either, no broker can know, and what is known goes on being served."""
-        return self.store_answers and not self.session_remaining_ms
+        return self.store_answers and not self.is_current
 
     async def begin(self, endpoints: tuple[Listener, ...], *, admin_url: str, store_timeout_ms: int) -> None:
         """Returns when this broker is registered. Raises StartError."""

@@ -16,6 +16,7 @@ from ottla.protocol.errors import (
     InconsistentTopicId,
     KafkaError,
     NotLeaderOrFollower,
+    OffsetOutOfRange,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -274,12 +275,22 @@ def describe(partition: Partition, answer: Any) -> None:
 
 
 def describe_failure(replicas: ReplicaManager, target: FetchTarget, answer: Any, error: KafkaError) -> None:
-    answer.error_code = int(in_doubt(replicas, error).code)
+    answer.error_code = int(_certain(replicas, target, error).code)
     if isinstance(error, CorruptMessage):
         _read_failed(replicas, target, error)
     answer.high_watermark = answer.last_stable_offset = answer.log_start_offset = UNKNOWN
     # As in Kafka: null of what was looked for in a log, whatever the isolation level, else an empty list.
     answer.aborted_transactions = [] if isinstance(error, UnknownTopicId | UnknownTopicOrPartition) else None
+
+
+def _certain(replicas: ReplicaManager, target: FetchTarget, error: KafkaError) -> KafkaError:
+    """What can be said of it here. A follower may lack what its leader has, and a consumer that names no leader epoch
+    does not find out that it asked a follower: it may have taken it for the leader, by older metadata."""
+    if isinstance(error, OffsetOutOfRange) and target.current_leader_epoch < 0:
+        partition = replicas.find(target.topic, target.partition)
+        if partition is not None and not partition.is_leader:
+            return NotLeaderOrFollower(f"{error}, on a follower")
+    return in_doubt(replicas, error)
 
 
 def _read_failed(replicas: ReplicaManager, target: FetchTarget, error: KafkaError) -> None:

@@ -71,8 +71,8 @@ class ReplicaManager:
     ) -> None:
         """`log_failure` says why a replica of this broker has no log, if it has none.
 
-        `session_is_over` says whether the broker's session has ended by its own clock: then others may lead by now what
-        it leads, whether or not the metadata store answers it."""
+        `session_is_over` says whether the broker's session has ended by its own clock, or a new one has begun that its
+        metadata does not have: then others may lead by now what it leads, whether or not the store answers it."""
         self.node_id = runtime.node_id
         self._runtime = runtime
         self._metadata, self._directory, self._network = metadata, directory, network

@@ -58,16 +58,22 @@ class Client:
     """All methods raise ConnectionError, also where no broker can be reached; the caller waits and tries again."""
 
     def __init__(
-        self, world: "ClusterWorld", rng: random.Random, client_id: str, topics: list[str] | None = None
+        self,
+        world: "ClusterWorld",
+        rng: random.Random,
+        client_id: str,
+        topics: list[str] | None = None,
+        *,
+        knows_epochs: bool = True,
     ) -> None:
         self.client_id = client_id
         self._world = world
         self._rng = rng
         self._topics = world.topics if topics is None else topics
-        self._version = rng.randint(7, 12)
+        self._version = rng.randint(7, 12) if knows_epochs else rng.randint(1, 6)
         self._wires: dict[int, ClusterWire] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
-        # Never goes back to an older epoch, whichever broker answers with it (KIP-320).
+        # Never goes back to an older epoch, whichever broker answers with it (KIP-320): from Metadata v7 on.
         self._leaders: dict[Partition, Leader] = {}
         self._is_stale = True
 

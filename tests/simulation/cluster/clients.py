@@ -8,7 +8,7 @@ from tests.simulation.cluster.keyed import KeyedProducer
 from tests.simulation.cluster.newcomer import Newcomer
 from tests.simulation.cluster.plan import NODE_IDS, rack_of
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
-from tests.simulation.cluster.reading import RackReader, Reader, SessionReader
+from tests.simulation.cluster.reading import OldReader, RackReader, Reader, SessionReader
 from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.transacting import Transactor
@@ -33,18 +33,10 @@ def spawn_clients(world: "ClusterWorld") -> None:
         world.spawn_client(name, producer.live())
     hopeful = HopefulProducer(world, world.make_rng("hopeful"), "hopeful")
     world.spawn_client("hopeful", hopeful.live())
-    reader = Reader(world, world.make_rng("reader"), "reader")
-    world.spawn_client("reader", reader.live())
-    if world.plan.session_slots is not None:
-        session_reader = SessionReader(world, world.make_rng("session reader"), "session-reader")
-        world.spawn_client("session-reader", session_reader.live())
+    _spawn_readers(world)
     if world.plan.auto_creates:
         world.newcomer = Newcomer(world, world.make_rng("newcomer"), "newcomer")
         world.spawn_client("newcomer", world.newcomer.live())
-    if world.plan.has_racks:
-        rng = world.make_rng("rack reader")
-        rack_reader = RackReader(world, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
-        world.spawn_client("rack-reader", rack_reader.live())
     if world.plan.searches:
         searcher = Searcher(world, world.make_rng("searcher"), "searcher")
         world.spawn_client("searcher", searcher.live())
@@ -57,6 +49,22 @@ def spawn_clients(world: "ClusterWorld") -> None:
         world.principals.spawn()
     if world.plan.has_standalone_group:
         world.spawn_client(GROUP, StandaloneConsumer(world, world.make_rng(GROUP), GROUP).live())
+
+
+def _spawn_readers(world: "ClusterWorld") -> None:
+    """Who reads by the high watermark."""
+    reader = Reader(world, world.make_rng("reader"), "reader")
+    world.spawn_client("reader", reader.live())
+    if world.plan.has_old_reader:
+        old_reader = OldReader(world, world.make_rng("old reader"), "old-reader")
+        world.spawn_client("old-reader", old_reader.live())
+    if world.plan.session_slots is not None:
+        session_reader = SessionReader(world, world.make_rng("session reader"), "session-reader")
+        world.spawn_client("session-reader", session_reader.live())
+    if world.plan.has_racks:
+        rng = world.make_rng("rack reader")
+        rack_reader = RackReader(world, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))
+        world.spawn_client("rack-reader", rack_reader.live())
 
 
 def _spawn_transactors(world: "ClusterWorld") -> None:

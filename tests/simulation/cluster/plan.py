@@ -62,6 +62,8 @@ class ClusterPlan:
     """A client looks for offsets by time."""
     has_racks: bool
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
+    has_old_reader: bool
+    """A consumer knows of no leader epochs."""
     transacts: bool
     """Transactional producers write to a topic of their own, and consumers read what they have committed."""
     deletes_transactions: bool
@@ -110,6 +112,7 @@ class ClusterPlan:
             expires_producers=False,
             searches=False,
             has_racks=False,
+            has_old_reader=False,
             transacts=False,
             deletes_transactions=False,
             has_small_epochs=False,
@@ -151,6 +154,7 @@ class ClusterPlan:
         if self.deletes_transactions:
             self.faults |= {"delete records"}
         self.has_racks = make_rng("racks").random() < 0.15
+        self.has_old_reader = make_rng("old reader").random() < 0.3
         self.throttles = make_rng("throttles").random() < 0.3
         if self.throttles:
             self.faults |= {"configure"}

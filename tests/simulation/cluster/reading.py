@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FETCH_WAIT_MS = 300
 LATEST = -1
 NO_SESSION = INITIAL_EPOCH = 0
+UNKNOWN_EPOCH = -1
+MEMBERS = 10
 
 EARLIEST = -2
 
@@ -131,6 +133,54 @@ class Reader:
         else:
             self.client.metadata_is_stale()
             self.world.judge_error(error, f"{self.name}: end of {partition}")
+
+
+@dataclass
+class OldReader(Reader):
+    """Members of a group who hand partitions on to each other, and know of no leader epochs (KIP-320), as aiokafka's.
+    Each has metadata of its own, and most come seldom: by then a leader that they know of may have been deposed. Where
+    they hear that the offset is out of range, they begin again at the first record."""
+
+    lost: set[Partition] = field(default_factory=set)
+    """Partitions in which it does not know where to go on, until it hears where they begin."""
+
+    def __post_init__(self) -> None:
+        self.clients = [Client(self.world, self.rng, self.name, knows_epochs=False) for _ in range(MEMBERS)]
+        self.client = self.clients[0]
+        # From v11 on followers answer too (KIP-392).
+        self.fetch_version = self.rng.choice([4, 7, 10, 11, 11, 11])
+        self.list_version = self.rng.randint(1, 3)
+
+    async def live(self) -> None:
+        await super().live()
+        for client in self.clients:
+            client.close()
+
+    async def _attend(self, partition: Partition) -> None:
+        for _ in range(self.rng.randint(1, 5)):
+            self.client = self.clients[0] if self.rng.random() < 0.8 else self.rng.choice(self.clients)
+            wire, _ = await self.client.leader(partition)
+            if partition in self.lost and partition in self.positions:
+                await self._begin_again(partition, wire)
+            else:
+                self.lost.discard(partition)
+                await self._read(partition, wire, UNKNOWN_EPOCH)
+
+    async def _out_of_range(self, partition: Partition, wire: Wire, epoch: int) -> None:
+        self.lost.add(partition)
+        self.client.metadata_is_stale()
+
+    async def _begin_again(self, partition: Partition, wire: Wire) -> None:
+        found = await self._offset_of(EARLIEST, partition, wire, UNKNOWN_EPOCH)
+        error, offset = ErrorCode(found.error_code), self.positions[partition]
+        if error is not ErrorCode.NONE:
+            self._refused(partition, offset, error)
+        elif found.offset > offset:
+            self.lost.remove(partition)
+            self._jump_to_the_start(partition, found.offset)
+        else:
+            what = f"{self.name}: {partition} was read up to {offset}, and begins again at {found.offset}"
+            self.world.judge.violated("answers", what)
 
 
 @dataclass

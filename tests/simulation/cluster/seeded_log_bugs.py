@@ -1,4 +1,5 @@
-"""Seeded bugs in what logs do besides growing: rolling, compaction, disk errors, deleted records.
+"""Seeded bugs in what logs do besides growing: rolling, compaction, disk errors, deleted records; and in what readers
+hear of offsets that a log does not have.
 
 Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
 """
@@ -6,7 +7,8 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 from collections.abc import Callable
 from typing import Any
 
-from ottla.broker.replicas import follower_log
+from ottla.broker.replicas import fetch_responses, follower_log
+from ottla.broker.replicas.current_leader import in_doubt
 from ottla.storage import compaction
 from ottla.storage.append_queue import AppendQueue
 from ottla.storage.files import storage_error
@@ -66,6 +68,10 @@ def indexes_the_next_offset(patch: Patch) -> None:
     patch.setattr(Segment, "note", noted)
 
 
+def speaks_as_a_follower_for_its_leader(patch: Patch) -> None:
+    patch.setattr(fetch_responses, "_certain", lambda replicas, _, error: in_doubt(replicas, error))
+
+
 SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "compacts latest records away": compacts_latest_records_away,
     "compacts every third record away": compacts_every_third_record_away,
@@ -74,4 +80,5 @@ SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "keeps a refused write in memory": keeps_a_refused_write_in_memory,
     "rolls at the wrong offset": rolls_at_the_wrong_offset,
     "indexes the next offset": indexes_the_next_offset,
+    "speaks as a follower for its leader": speaks_as_a_follower_for_its_leader,
 }

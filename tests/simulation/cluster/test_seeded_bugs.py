@@ -29,6 +29,7 @@ LOGS_FOUND_BY = {
     "keeps a refused write in memory": 51,
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
+    "speaks as a follower for its leader": 33,
 }
 UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
