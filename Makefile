@@ -41,10 +41,10 @@ check: $(VENV)/ready-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-# The types of the pipeline, which need PySpark.
+# The types of the pipeline, which need PySpark. Beside `check`, mypy finds here what it has kept there.
 check-pipeline: $(PIPELINE_VENV)/ready
-	$(PIPELINE_BIN)/mypy
 	$(PIPELINE_BIN)/pyright --project pyright-pipeline.json
+	$(PIPELINE_BIN)/mypy
 
 # A consumer group of three that rebalances; `record` draws docs/rebalance.svg from a run of it.
 rebalance: $(VENV)/ready
