@@ -77,6 +77,8 @@ class ClusterPlan:
     orders_names: bool
     """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
     any of them."""
+    rests_long: bool
+    """Brokers go on for a while when everybody has gone."""
     has_principals: bool
     """Brokers have an authorizer, and some clients are denied things."""
     is_open: bool
@@ -119,6 +121,7 @@ class ClusterPlan:
             expires_transactional_ids=False,
             throttles=False,
             orders_names=True,
+            rests_long=False,
             has_principals=False,
             is_open=False,
         )
@@ -160,6 +163,7 @@ class ClusterPlan:
             self.faults |= {"configure"}
         self.orders_names = make_rng("order of names").random() < 0.5
         self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
+        self.rests_long = make_rng("long rest").random() < 0.25
         rng = make_rng("principals")
         self.has_principals = rng.random() < 0.2
         self.is_open = self.has_principals and rng.random() < 0.25

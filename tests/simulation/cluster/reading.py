@@ -171,11 +171,12 @@ class OldReader(Reader):
         self.client.metadata_is_stale()
 
     async def _begin_again(self, partition: Partition, wire: Wire) -> None:
+        """Where records were deleted beyond its position. A leader that comes later need not know of that."""
         found = await self._offset_of(EARLIEST, partition, wire, UNKNOWN_EPOCH)
         error, offset = ErrorCode(found.error_code), self.positions[partition]
         if error is not ErrorCode.NONE:
             self._refused(partition, offset, error)
-        elif found.offset > offset:
+        elif max(found.offset, self.world.deleted_before(partition)) > offset:
             self.lost.remove(partition)
             self._jump_to_the_start(partition, found.offset)
         else:
