@@ -1,6 +1,7 @@
 """A member of the group, of confluent-kafka."""
 
 import time
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -8,6 +9,7 @@ from tests.histories.events import NONE_COMMITTED
 from tests.histories.files import now_us
 from tests.storm.clients.client import Client, to_commit_id
 from tests.storm.clients.positions import Positions
+from tests.storm.clients.watchdog import HANGS_AFTER_S, Watchdog, begin_again
 from tests.storm.settings import GROUP, METADATA_REFRESH_MS, TOPIC
 
 COMMIT_EVERY_S = 0.3
@@ -15,6 +17,7 @@ ANSWER_WITHIN_S = 10
 
 
 def run(client: Client) -> None:
+    watchdog = Watchdog(HANGS_AFTER_S, partial(begin_again, client.name))
     positions = Positions(client)
     consumer = Consumer(
         {
@@ -44,14 +47,17 @@ def run(client: Client) -> None:
 
     consumer.subscribe([TOPIC], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     try:
-        _consume(client, consumer, positions)
+        _consume(client, consumer, positions, watchdog)
     finally:
+        watchdog.alive()
         consumer.close()
+        watchdog.stop()
 
 
-def _consume(client: Client, consumer: Consumer, positions: Positions) -> None:
+def _consume(client: Client, consumer: Consumer, positions: Positions, watchdog: Watchdog) -> None:
     commit_at = 0.0
     while not client.stopping.is_set():
+        watchdog.alive()
         for message in consumer.consume(500, 0.2):
             payload, partition, offset = message.value(), message.partition(), message.offset()
             if message.error() is None:

@@ -14,7 +14,8 @@ class Positions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._numbers = itertools.count()
+        # A program that takes the place of one that hung has others.
+        self._numbers = itertools.count(now_us())
         self._sessions: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._committed: dict[int, int] = {}

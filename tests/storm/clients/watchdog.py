@@ -2,9 +2,9 @@
 
 librdkafka 2.16 hangs for good when brokers come and go: it takes those that are down off its list, and then waits for a
 coordinator that it never connects to again. `send_offsets_to_transaction` knows no timeout there (its issues 5456 and
-5511), and `committed` of a consumer answers _WAIT_COORD for ever. A program of aiokafka was seen to hang, though each
-of its calls has a timeout, after the sender of its transactional producer had ended by an error. What such a client was
-about to write is in doubt, as that of a client that was killed is.
+5511), nor does `commit`, and `committed` of a consumer answers _WAIT_COORD for ever. A program of aiokafka was seen to
+hang, though each of its calls has a timeout, after the sender of its transactional producer had ended by an error. What
+such a client was about to write is in doubt, as that of a client that was killed is.
 """
 
 import faulthandler
