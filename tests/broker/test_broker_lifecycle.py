@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,27 @@ def test_a_broker_that_was_cut_off_is_fenced_and_registers_again(cluster: Cluste
         assert said == ["the metadata store does not answer", "the metadata store answers again"]
         assert second.broker.lifecycle.store_errors > 0
         await cluster.stop_all(second, first)
+
+    cluster.run(story())
+
+
+def test_registration_that_was_there_waits_for_no_others(cluster: Cluster) -> None:
+    """What others write to the same etcd raises the revision of its answers, and not that of the metadata."""
+
+    async def story() -> None:
+        (node,) = await cluster.started(1)
+        metadata, registration = node.broker.metadata, node.broker.parts.lifecycle._registration
+        read = metadata.read
+
+        async def read_later(prefix: str) -> Any:
+            found = await read(prefix)
+            return found._replace(revision=found.revision + 5)
+
+        metadata.read = read_later  # type: ignore[method-assign]
+        assert await registration._try_to_register() is None
+        assert registration.is_current
+        assert node.broker.metadata.broker_epoch == node.broker.image.brokers[1].epoch
+        await cluster.stop(node)
 
     cluster.run(story())
 
