@@ -1,5 +1,6 @@
 """Who uses the cluster in a run: members of groups, producers, readers, each with random numbers of its own."""
 
+import random
 from typing import TYPE_CHECKING
 
 from tests.simulation.cluster.committed_reading import CommittedReader
@@ -34,6 +35,8 @@ def spawn_clients(world: "ClusterWorld") -> None:
     hopeful = HopefulProducer(world, world.make_rng("hopeful"), "hopeful")
     world.spawn_client("hopeful", hopeful.live())
     _spawn_readers(world)
+    if world.plan.shares_store:
+        world.spawn(_others_write(world, world.make_rng("others in the store")), "others in the store")
     if world.plan.auto_creates:
         world.newcomer = Newcomer(world, world.make_rng("newcomer"), "newcomer")
         world.spawn_client("newcomer", world.newcomer.live())
@@ -49,6 +52,12 @@ def spawn_clients(world: "ClusterWorld") -> None:
         world.principals.spawn()
     if world.plan.has_standalone_group:
         world.spawn_client(GROUP, StandaloneConsumer(world, world.make_rng(GROUP), GROUP).live())
+
+
+async def _others_write(world: "ClusterWorld", rng: random.Random) -> None:
+    while not world.is_over:
+        world.store_machine.write_of_others()
+        await world.sleep_ms(rng.choice([20, 1_000, 5_000]))
 
 
 def _spawn_readers(world: "ClusterWorld") -> None:

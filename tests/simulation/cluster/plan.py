@@ -77,6 +77,8 @@ class ClusterPlan:
     orders_names: bool
     """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
     any of them."""
+    shares_store: bool
+    """Others write to the metadata store as well."""
     rests_long: bool
     """Brokers go on for a while when everybody has gone."""
     has_principals: bool
@@ -121,6 +123,7 @@ class ClusterPlan:
             expires_transactional_ids=False,
             throttles=False,
             orders_names=True,
+            shares_store=False,
             rests_long=False,
             has_principals=False,
             is_open=False,
@@ -163,6 +166,7 @@ class ClusterPlan:
             self.faults |= {"configure"}
         self.orders_names = make_rng("order of names").random() < 0.5
         self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
+        self.shares_store = make_rng("shared store").random() < 0.3
         self.rests_long = make_rng("long rest").random() < 0.25
         rng = make_rng("principals")
         self.has_principals = rng.random() < 0.2

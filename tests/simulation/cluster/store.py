@@ -28,6 +28,7 @@ from ottla.cluster.store import (
     Watch,
     WatchEvent,
 )
+from tests.simulation.cluster.shared_store import OursIn, write_of_others
 from tests.simulation.draws import randint
 from tests.simulation.links import Links
 from tests.simulation.loop import SimulationLoop, VirtualClock
@@ -59,11 +60,16 @@ class StoreMachine:
         self.context = contextvars.copy_context()
         clock = VirtualClock(loop)
         wheel = LoopWheel(loop, clock, lambda: None, _fail)
-        self.store = EmbeddedStore(clock=clock, wheel=wheel, post=self._post)
+        self._whole = EmbeddedStore(clock=clock, wheel=wheel, post=self._post)
+        # What concerns the cluster.
+        self.store = OursIn(self._whole)
 
     def session(self, host: str, context: contextvars.Context) -> "RemoteSession":
         """For a broker on this host; its callbacks run in this context, its process."""
         return RemoteSession(self, host, context)
+
+    def write_of_others(self) -> None:
+        self.loop.call_soon(write_of_others, self._whole, context=self.context)
 
     def later(self, action: Callable[[], None]) -> None:
         """On the store's side, after the time that a way takes."""
