@@ -269,7 +269,7 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
     stop = threading.Event()
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
     generations = bed.histories.generation_max
-    moments = Random(14)
+    moments = Random(14).choices(MOMENTS, k=RESETS)
 
     def consume() -> None:
         made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
@@ -285,10 +285,10 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
     thread = threading.Thread(target=consume)
     thread.start()
     try:
-        for _ in range(RESETS):
+        for moment in moments:
             handle.reset()
             handle.produce("orders", [b"x"])
-            wait_until_busy(handle, moments.choice(MOMENTS))
+            wait_until_busy(handle, moment)
             assert len(handle.records("orders")) == 1
     finally:
         stop.set()
@@ -297,7 +297,8 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
 
     (parts,) = bed.hosted.parts().values()
     assert parts.metadata.image.topic("__consumer_offsets") == offsets_topic
-    assert bed.histories.generation_max >= generations + 10, "the group was not busy"
+    # However slow the machine: one in each world in which the group was seen to be stable.
+    assert bed.histories.generation_max >= generations + moments.count("stable") > generations, "the group was not busy"
     assert parts.runtime.unhandled_errors == 0
     assert [line for line in bed.hosted.log_lines.since(0) if "error" in line.lower()] == []
     with consumer(handle, "busy", "orders", **{"enable.auto.commit": False}) as shop:
