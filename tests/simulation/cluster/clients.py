@@ -57,6 +57,7 @@ def spawn_clients(world: "ClusterWorld") -> None:
 async def _others_write(world: "ClusterWorld", rng: random.Random) -> None:
     while not world.is_over:
         world.store_machine.write_of_others()
+        world.judge.counts["transactions of others in the store"] += 1
         await world.sleep_ms(rng.choice([20, 1_000, 5_000]))
 
 

@@ -166,6 +166,10 @@ class OldReader(Reader):
                 self.lost.discard(partition)
                 await self._read(partition, wire, UNKNOWN_EPOCH)
 
+    def _refused(self, partition: Partition, offset: int, error: ErrorCode) -> None:
+        self.world.judge.counts["readers without epochs sent on"] += 1
+        super()._refused(partition, offset, error)
+
     async def _out_of_range(self, partition: Partition, wire: Wire, epoch: int) -> None:
         self.lost.add(partition)
         self.client.metadata_is_stale()

@@ -110,6 +110,8 @@ def test_transactions_of_some_worlds_meet_what_they_may(wanted, counted):
         pytest.param({"searches": True}, "offsets found by time", id="searches"),
         pytest.param({"transacts": True}, "offsets of transactions", id="transactions"),
         pytest.param({"has_racks": True}, "fetches from a follower", id="racks"),
+        pytest.param({"has_old_reader": True}, "readers without epochs sent on", id="no-epochs"),
+        pytest.param({"shares_store": True}, "transactions of others in the store", id="others-in-the-store"),
     ],
 )
 def test_clients_of_some_worlds_get_what_they_ask_for(wanted, counted):
