@@ -115,6 +115,12 @@ class Snapshot(NamedTuple):
     entries: Sequence[Entry]
     revision: int
 
+    @property
+    def last_changed(self) -> int:
+        """The last transaction that wrote one of the entries, 0 without any. A watch of the prefix delivers it;
+        `revision` may be that of one which others have made elsewhere in the store."""
+        return max((entry.revision for entry in self.entries), default=0)
+
 
 class Granted(NamedTuple):
     """A new lease. The store may have made its time longer than requested."""

@@ -1,13 +1,15 @@
 """How brokers come into a cluster, hold their place in it, and leave: whole brokers in virtual time."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from ottla.broker.broker import StartError
+from ottla.cluster.encoding import SESSIONS
 from ottla.cluster.image import NO_LEADER, BrokerState
+from ottla.cluster.store import Change, CommitResult, Committed, Expect, Unavailable
 from ottla.storage.log_directory import CLEAN_SHUTDOWN_FILE
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.fakes.disk import FakeDisk
@@ -176,23 +178,31 @@ def test_a_broker_that_was_cut_off_is_fenced_and_registers_again(cluster: Cluste
     cluster.run(story())
 
 
-def test_registration_that_was_there_waits_for_no_others(cluster: Cluster) -> None:
+def test_registration_that_was_not_answered_waits_for_no_others(cluster: Cluster) -> None:
     """What others write to the same etcd raises the revision of its answers, and not that of the metadata."""
 
     async def story() -> None:
-        (node,) = await cluster.started(1)
-        metadata, registration = node.broker.metadata, node.broker.parts.lifecycle._registration
-        read = metadata.read
+        node, other = await cluster.started(1, 2)
+        commit, lost = node.store.commit, []
 
-        async def read_later(prefix: str) -> Any:
-            found = await read(prefix)
-            return found._replace(revision=found.revision + 5)
+        def unanswered(expected: Sequence[Expect], changes: Sequence[Change], done: Callable[[Any], None]) -> None:
+            def committed(result: CommitResult) -> None:
+                lost.append(result)
+                cluster.machine.write_of_others()
+                done(Unavailable("the connection was lost"))
 
-        metadata.read = read_later  # type: ignore[method-assign]
-        assert await registration._try_to_register() is None
-        assert registration.is_current
-        assert node.broker.metadata.broker_epoch == node.broker.image.brokers[1].epoch
-        await cluster.stop(node)
+            registers = not lost and any(change.key == f"{SESSIONS}1" for change in changes)
+            commit(expected, changes, committed if registers else done)
+
+        node.store.commit = unanswered  # type: ignore[method-assign]
+        cuts = cluster.cut_off(node)
+        await asyncio.sleep(3 * SESSION_MS / 1000)
+        cluster.links.heal(*cuts)
+        await cluster.until(lambda: len(lost) > 0)
+        await cluster.until(lambda: node.state is BrokerState.ACTIVE and node.broker.lifecycle.has_current_session)
+
+        assert isinstance(lost[0], Committed)
+        await cluster.stop_all(node, other)
 
     cluster.run(story())
 

@@ -269,7 +269,8 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
     stop = threading.Event()
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
     generations = bed.histories.generation_max
-    moments = Random(14).choices(MOMENTS, k=RESETS)
+    moments = list(MOMENTS) * (RESETS // len(MOMENTS))
+    Random(14).shuffle(moments)
 
     def consume() -> None:
         made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
@@ -297,8 +298,9 @@ def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -
 
     (parts,) = bed.hosted.parts().values()
     assert parts.metadata.image.topic("__consumer_offsets") == offsets_topic
-    # However slow the machine: one in each world in which the group was seen to be stable.
-    assert bed.histories.generation_max >= generations + moments.count("stable") > generations, "the group was not busy"
+    # One in each world in which the group was seen to be stable, however slow the machine.
+    assert bed.histories.generation_max >= generations + moments.count("stable"), "the group was not busy"
+    assert moments.count("stable") >= 10
     assert parts.runtime.unhandled_errors == 0
     assert [line for line in bed.hosted.log_lines.since(0) if "error" in line.lower()] == []
     with consumer(handle, "busy", "orders", **{"enable.auto.commit": False}) as shop:

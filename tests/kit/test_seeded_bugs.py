@@ -130,7 +130,7 @@ def races(bed: Testbed, handle: Kafka) -> None:
 def busy_group(bed: Testbed, handle: Kafka) -> None:
     """The first resets show it: the others would each wait for their deadline."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(test_reset, "RESETS", 40)
+        patch.setattr(test_reset, "RESETS", 80)
         test_reset.test_resets_under_a_busy_group_leave_no_trace(bed, handle)
 
 

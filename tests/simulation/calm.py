@@ -5,7 +5,11 @@ be several stories. What is here takes the same ones on all.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from tests.simulation.loop import SimulationLoop
+
+POLL_MS = 100
 
 
 class Calm:
@@ -47,3 +51,17 @@ async def wait_for_all(tasks: "Iterable[asyncio.Task[None]]") -> None:
     """Raises what the first of them that has failed did raise."""
     for task in tuple(tasks):
         await task
+
+
+async def wrong_after(at_most_ms: int, still_wrong: Callable[[], list[str]], *, rests_long: bool = False) -> list[str]:
+    """Nothing, as soon as nothing is wrong. `rests_long`: all that time passes first, and everything goes on."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulationLoop), "only its time is exact"
+    ends_us = loop.now_us + at_most_ms * 1000
+    if rests_long:
+        await asyncio.sleep(at_most_ms / 1000)
+    while wrong := still_wrong():
+        if loop.now_us >= ends_us:
+            break
+        await asyncio.sleep(POLL_MS / 1000)
+    return wrong

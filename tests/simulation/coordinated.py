@@ -3,7 +3,6 @@
 They see a cluster of one: what they ask of their world is here.
 """
 
-import asyncio
 import random
 from functools import partial
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
+from tests.simulation.calm import wrong_after
 from tests.simulation.cluster.client import PASSING
 from tests.simulation.cluster.committed_reading import CommittedReader
 from tests.simulation.cluster.copying import Copier
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NODE_ID = 0
 # The longest timeout of a transaction, the interval of the coordinator's checks, an answer that is late.
 TRANSACTION_MS = 30_000
-POLL_MS = 100
 PARTICIPANTS = (TOPIC, CONSUMER_OFFSETS)
 Partition = tuple[str, int]
 
@@ -147,12 +146,8 @@ class Coordinated:
         await rest.judge()
 
     async def _wait(self, invariant: str, still_wrong: Any) -> None:
-        ends_us = self.now_us + TRANSACTION_MS * 1000
-        while wrong := still_wrong():
-            if self.now_us > ends_us:
-                self.judge.violated(invariant, f"after {TRANSACTION_MS} ms of calm: {'; '.join(wrong)}")
-                return
-            await asyncio.sleep(POLL_MS / 1000)
+        if wrong := await wrong_after(TRANSACTION_MS, still_wrong):
+            self.judge.violated(invariant, f"after {TRANSACTION_MS} ms of calm: {'; '.join(wrong)}")
 
 
 class TransactionInspector:

@@ -84,6 +84,10 @@ def hosted_partitions(broker: Any) -> list[Any]:
     return list(broker.parts.groups.topic._partitions.values())
 
 
+def timers_of_groups(broker: Any) -> list[str]:
+    return sorted({str(key) for hosted in hosted_partitions(broker) for key in hosted._timers})
+
+
 def is_within_step(hosted: Any) -> bool:
     """Between two slices of a step, or of making what the log says, the invariants do not hold yet; nor while events
     wait for the end of one, as that of a timer."""

@@ -24,6 +24,8 @@ class Plan:
     disk_fails: bool
     transacts: bool = False
     """Transactional producers have their coordinator here, and consumers read what they have committed."""
+    rests_long: bool = False
+    """The broker goes on for a while when all groups are stable, and when everybody has gone."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Plan":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from tests.simulation.calm import Calm, wait_for_all
+from tests.simulation.calm import Calm, wait_for_all, wrong_after
 from tests.simulation.loop import SimulationLoop
 from tests.syntax import syntax_tree
 
@@ -76,6 +76,25 @@ def test_the_first_failure_among_tasks_is_raised(loop):
 
     with pytest.raises(ValueError, match="no"):
         loop.run_until_complete(story())
+
+
+@pytest.mark.parametrize(
+    ("passes_after_ms", "rests_long", "waited_ms", "wrong"),
+    [
+        pytest.param(250, False, 300, [], id="passes"),
+        pytest.param(250, True, 1_000, [], id="rests-long"),
+        pytest.param(5_000, False, 1_000, ["wrong"], id="stays"),
+        pytest.param(5_000, True, 1_000, ["wrong"], id="stays-and-rests-long"),
+    ],
+)
+def test_what_is_wrong_has_its_time_to_pass(loop, passes_after_ms, rests_long, waited_ms, wrong):
+    began_us = loop.now_us
+
+    def still_wrong():
+        return ["wrong"] if loop.now_us - began_us < passes_after_ms * 1000 else []
+
+    assert loop.run_until_complete(wrong_after(1_000, still_wrong, rests_long=rests_long)) == wrong
+    assert loop.now_us - began_us == waited_ms * 1000
 
 
 def test_nothing_simulated_waits_by_what_differs_between_pythons():

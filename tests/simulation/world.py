@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import random
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +17,10 @@ from ottla.coordinator.classic.states import STABLE
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.simulation.broker_process import BrokerProcess, Machine
-from tests.simulation.calm import Calm, wait_for_all
+from tests.simulation.calm import Calm, wait_for_all, wrong_after
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
 from tests.simulation.coordinated import Coordinated, TransactionInspector
-from tests.simulation.invariants import Inspector, hosted_partitions
+from tests.simulation.invariants import Inspector, hosted_partitions, timers_of_groups
 from tests.simulation.judge import Judge, static_id_of
 from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
@@ -38,7 +37,6 @@ ADDRESS = ("broker", 9092)
 LONGEST_STALL_MS = 8_000
 # Finding the coordinator again, joining again, and a heartbeat to learn that one must: while the world is calm.
 REACTION_MS = 6_000
-POLL_MS = 100
 STEPS_MAX = 2_000_000
 EXPIRY_CHECK_MINUTES = 10
 
@@ -68,7 +66,6 @@ class World:
         self.traffic = Traffic(self)
         self.is_over = self.has_lost_power = False
         self.calm = Calm()
-        self._rests_long = self._rng("long rest").random() < 0.25
         self.members: list[Member] = []
         self._keep_trace = keep_trace
         self._thread_rng = self._rng("threads")
@@ -85,6 +82,7 @@ class World:
     def draw_plan(self, rng: random.Random) -> Plan:
         plan = Plan.draw(rng)
         plan.draw_transactions(self._rng("transacts"))
+        plan.rests_long = self._rng("long rest").random() < 0.25
         return plan
 
     def settings(self) -> dict[str, str]:
@@ -329,20 +327,9 @@ class World:
             + LONGEST_STALL_MS
             + REACTION_MS
         )
-        wrong = await self._wrong_after(self._unsettled, bound_ms)
+        wrong = await wrong_after(bound_ms, self._unsettled, rests_long=self.plan.rests_long)
         if wrong:
             self.judge.violated("I-20", f"{bound_ms} ms after the last fault: {'; '.join(wrong)}")
-
-    async def _wrong_after(self, still_wrong: Callable[[], list[str]], bound_ms: int) -> list[str]:
-        """Nothing, as soon as nothing is wrong; in some worlds all that time passes, and everything goes on."""
-        ends_us = self.loop.now_us + bound_ms * 1000
-        if self._rests_long:
-            await asyncio.sleep(bound_ms / 1000)
-        while wrong := still_wrong():
-            if self.loop.now_us >= ends_us:
-                break
-            await asyncio.sleep(POLL_MS / 1000)
-        return wrong
 
     def _unsettled(self) -> list[str]:
         groups = {
@@ -354,7 +341,7 @@ class World:
         for member in self.members:
             group = groups.get(member.habits.group_id)
             if group is None or group.state is not STABLE:
-                wrong.append(f"{member.habits.group_id} is {None if group is None else group.state}")
+                wrong.append(f"{member.habits.group_id} is {None if group is None else group.state.name}")
             elif not member.in_step or member.generation != group.generation or member.member_id not in group.members:
                 wrong.append(f"{member.habits.client_id} is not in {member.habits.group_id}")
         for group in groups.values():
@@ -386,7 +373,7 @@ class World:
         sessions_ms = max(member.habits.session_timeout_ms for member in self.members)
         rebalance_ms = max(member.habits.group_rebalance_timeout_ms for member in self.members)
         bound_ms = sessions_ms + 2 * rebalance_ms + PROMPT_MS
-        for left in await self._wrong_after(lambda: self._left(broker), bound_ms):
+        for left in await wrong_after(bound_ms, lambda: self._left(broker), rests_long=self.plan.rests_long):
             self.judge.violated("I-19", f"{left} when everybody has gone")
         self._machine.repair_disk()
         if self._rng("expiry").random() < 0.2:
@@ -396,10 +383,10 @@ class World:
             self.judge.violated("I-19", f"{len(broker.runtime.wheel)} timers in a broker that has stopped")
 
     def _left(self, broker: Any) -> list[str]:
-        timers = {str(key) for hosted in hosted_partitions(broker) for key in hosted._timers}
+        timers = timers_of_groups(broker)
         waiting = len(broker.replicas.delayed_fetch) + len(broker.replicas.delayed_produce)
         connections = len(broker.server.connections)
-        left = [f"timers are left, {sorted(timers)},"] if timers else []
+        left = [f"timers are left, {timers},"] if timers else []
         left += [f"{waiting} operations wait"] if waiting else []
         return [*left, f"{connections} connections are left"] if connections else left
 

@@ -220,8 +220,7 @@ class BrokerRegistration:
         decide = register_alone if alone else register
         transaction = decide(wanted, found.entries, self.lease_id)
         if isinstance(transaction, AlreadyRegistered):
-            # The image comes to what concerns it: others may write to the same store.
-            self._registered(transaction.epoch, max(entry.revision for entry in found.entries))
+            self._registered(transaction.epoch, found.last_changed)
             return None
         directory = self._directory
         if alone and (directory.has_lost_records or not directory.was_closed_cleanly):

@@ -129,7 +129,7 @@ class ClusterMetadata:
         stored = await self.read(prefix)
         if isinstance(stored, Unavailable):
             raise not_committed(stored)
-        await self.applied(max((entry.revision for entry in stored.entries), default=0))
+        await self.applied(stored.last_changed)
 
     async def commit(self, transaction: Transaction) -> CommitResult:
         """One transaction to the store."""
@@ -178,7 +178,7 @@ class ClusterMetadata:
         A client may know of a broker that is ready before this one does."""
         registered = await self.read(BROKERS)
         if isinstance(registered, Snapshot):
-            await self.applied(max((entry.revision for entry in registered.entries), default=0))
+            await self.applied(registered.last_changed)
 
     def rules_of(self, topic: TopicInfo) -> TopicRules:
         return TopicRules(*replication_rules(topic.configs, self._runtime.config))

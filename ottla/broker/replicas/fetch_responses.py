@@ -153,8 +153,8 @@ class FetchOperation(DelayedOperation):
                 room -= self._read(target, answer, room)
             except KafkaError as error:
                 self._ends_wait = True
-                self._context.route.errors[int(error.code)] += 1
                 describe_failure(self._replicas, target, answer, error)
+                self._context.route.errors[answer.error_code] += 1
         return room
 
     def on_complete(self) -> None:

@@ -33,7 +33,7 @@ from ottla.protocol.messages.offset_commit import (
 from tests.broker.admin.pages import get
 from tests.broker.clusters import ask, create_topic, running_cluster, until
 from tests.broker.virtual_cluster import Cluster
-from tests.broker.wire import client_of, fetch_request, produce, running_broker
+from tests.broker.wire import client_of, fetch, fetch_request, produce, running_broker
 
 DOCS = Path(__file__).parents[3] / "docs/metrics.md"
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -153,6 +153,19 @@ async def test_records_and_bytes_are_those_of_the_topic(tmp_path: Path) -> None:
         assert value(found, "topic_bytes_out_total", topic="t", to="consumer") == sizes[1]
         assert value(found, "topic_bytes_out_total", topic="t", to="follower") == 0
         assert value(found, "request_errors_total", api="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+
+
+async def test_errors_are_counted_as_they_are_answered(tmp_path: Path) -> None:
+    """An offset beyond the log of a leader whose session has ended is no OFFSET_OUT_OF_RANGE."""
+    async with observed(tmp_path) as broker:
+        await create_topic(broker, "t", [0])
+        broker.parts.lifecycle._registration._session_ends_ms = 0
+        async with client_of(broker) as client:
+            assert (await fetch(client, "t", 9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        found = await scraped(broker.admin_url)
+
+        assert value(found, "request_errors_total", api="Fetch", error="NOT_LEADER_OR_FOLLOWER") == 1
+        assert value(found, "request_errors_total", api="Fetch", error="OFFSET_OUT_OF_RANGE") is None
 
 
 async def test_lag_is_what_is_not_committed_and_never_negative(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest
 from ottla.protocol.records.record import Record
 from tests.histories.checker import check
 from tests.histories.events import FinalLog
+from tests.simulation.calm import POLL_MS, wrong_after
 from tests.simulation.cluster.keyed import KEYED
 from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
 from tests.simulation.cluster.released import held_too_much
@@ -18,7 +19,7 @@ from tests.simulation.cluster.standalone import GROUP
 from tests.simulation.cluster.transaction_agreement import hanging
 from tests.simulation.cluster.transaction_rest import TransactionRest
 from tests.simulation.commits import fetch_request, metadata_of, read_offsets
-from tests.simulation.invariants import hosted_partitions
+from tests.simulation.invariants import hosted_partitions, timers_of_groups
 from tests.simulation.member import PROMPT_MS
 from tests.simulation.replay import differences, live_state, replayed
 from tests.simulation.traffic import records_of
@@ -26,7 +27,6 @@ from tests.simulation.traffic import records_of
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
 
-POLL_MS = 100
 # After a start: registration behind an expiring session, the lag of a follower, back-offs, connection attempts that a
 # cut held up.
 CATCH_UP_MS = 45_000
@@ -54,7 +54,7 @@ class Rest:
         for are there."""
         await self._wait("I-20", self._not_created, CATCH_UP_MS)
         await self._wait("I-28", self._leaderless, CATCH_UP_MS)
-        wrong = await self._wrong_after(self._not_in_sync, CATCH_UP_MS)
+        wrong = await wrong_after(CATCH_UP_MS, self._not_in_sync)
         if wrong and not await self._is_copying(wrong):
             self._calm_was_too_short("I-20", wrong, CATCH_UP_MS)
         await self._wait("I-25", self._other_users, REACTION_MS)
@@ -139,23 +139,13 @@ class Rest:
         sessions_ms = max(habits.session_timeout_ms for habits in members)
         rebalance_ms = max(habits.group_rebalance_timeout_ms for habits in members)
         bound_ms = sessions_ms + 2 * rebalance_ms + PROMPT_MS
-        if world.plan.rests_long:
-            await asyncio.sleep(bound_ms / 1000)
-            bound_ms = 0
-        await self._wait("I-19", self._left_by_members, bound_ms)
+        await self._wait("I-19", self._left_by_members, bound_ms, rests_long=world.plan.rests_long)
 
-    async def _wait(self, invariant: str, still_wrong: Callable[[], list[str]], at_most_ms: int) -> None:
-        if wrong := await self._wrong_after(still_wrong, at_most_ms):
+    async def _wait(
+        self, invariant: str, still_wrong: Callable[[], list[str]], at_most_ms: int, *, rests_long: bool = False
+    ) -> None:
+        if wrong := await wrong_after(at_most_ms, still_wrong, rests_long=rests_long):
             self._calm_was_too_short(invariant, wrong, at_most_ms)
-
-    async def _wrong_after(self, still_wrong: Callable[[], list[str]], at_most_ms: int) -> list[str]:
-        """Nothing, as soon as nothing is wrong."""
-        ends_us = self._world.loop.now_us + at_most_ms * 1000
-        while wrong := still_wrong():
-            if self._world.loop.now_us > ends_us:
-                break
-            await asyncio.sleep(POLL_MS / 1000)
-        return wrong
 
     def _calm_was_too_short(self, invariant: str, wrong: list[str], waited_ms: int) -> None:
         self._judge.violated(invariant, f"after {waited_ms} ms of calm: {'; '.join(wrong)}")
@@ -272,8 +262,8 @@ class Rest:
     def _left_by_members(self) -> list[str]:
         wrong = []
         for node in self._world.nodes.values():
-            timers = {str(key) for hosted in hosted_partitions(node.broker) for key in hosted._timers}
-            wrong += [f"{node.host} has timers when everybody has gone: {sorted(timers)}"] if timers else []
+            timers = timers_of_groups(node.broker)
+            wrong += [f"{node.host} has timers when everybody has gone: {timers}"] if timers else []
             waiting = len(node.broker.replicas.delayed_produce)
             wrong += [f"{node.host} has {waiting} producers that wait"] if waiting else []
         return wrong

@@ -48,8 +48,12 @@ def run(client: Client) -> None:
     consumer.subscribe([TOPIC], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     try:
         _consume(client, consumer, positions, watchdog)
-    finally:
         watchdog.alive()
+    except BaseException:
+        # Another program in its place would hide what went wrong.
+        watchdog.stop()
+        raise
+    finally:
         consumer.close()
         watchdog.stop()
 
