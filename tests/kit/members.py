@@ -1,10 +1,14 @@
 """Clients for the kit's tests: those of users, made with what the handle gives them."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
 
 from ottla.testing.handle import Kafka
 
@@ -22,6 +26,31 @@ def consumer(kafka: Kafka, group: str, *topics: str, **config: Any) -> Iterator[
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def busy_member(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Of the group `busy`: it joins, polls and commits in a thread. Its group and its connections go away under it:
+    kafka-python raises that now and then. Whatever else it raises fails the test."""
+    is_over = Event()
+    made = KafkaConsumer(topic, **kafka.client_config("consumer", "kafka-python"), group_id="busy")
+
+    def consume() -> None:
+        while not is_over.is_set():
+            try:
+                made.poll(timeout_ms=20)
+                made.commit({})
+            except KafkaError:
+                continue
+        made.close(autocommit=False)
+
+    with ThreadPoolExecutor(1) as thread:
+        consuming = thread.submit(consume)
+        try:
+            yield
+        finally:
+            is_over.set()
+            consuming.result()
 
 
 def send(kafka: Kafka, topic: str, *values: bytes, **config: Any) -> Producer:

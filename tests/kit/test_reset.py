@@ -38,7 +38,7 @@ from ottla.testing.views import ConnectionView
 from ottla.testing.worlds import describe_leak
 from tests.broker.wire import Client
 from tests.fakes.frames import build_request_frame
-from tests.kit.members import consumer, polled, send
+from tests.kit.members import busy_member, consumer, polled, send
 
 RESETS = 200
 
@@ -266,34 +266,18 @@ def wait_until_busy(handle: Kafka, moment: str) -> None:
 def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
     """`RESETS` while members join, commit and leave. No error of the broker, and the last world is
     empty."""
-    stop = threading.Event()
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
     generations = bed.histories.generation_max
     moments = list(MOMENTS) * (RESETS // len(MOMENTS))
     Random(14).shuffle(moments)
 
-    def consume() -> None:
-        made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
-        while not stop.is_set():
-            made.poll(timeout_ms=20)
-            try:
-                made.commit({})
-            except Exception:
-                continue  # Its group has gone, as it should.
-        made.close(autocommit=False)
-
     handle.create_topic("orders", partitions=1)
-    thread = threading.Thread(target=consume)
-    thread.start()
-    try:
+    with busy_member(handle, "orders"):
         for moment in moments:
             handle.reset()
             handle.produce("orders", [b"x"])
             wait_until_busy(handle, moment)
             assert len(handle.records("orders")) == 1
-    finally:
-        stop.set()
-        thread.join()
     handle.reset()
 
     (parts,) = bed.hosted.parts().values()

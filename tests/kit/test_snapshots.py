@@ -1,21 +1,19 @@
 """A snapshot is the state of a broker at one moment, and a restore gives it again."""
 
 import asyncio
-import threading
 from statistics import median
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from kafka import KafkaConsumer
 
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.testing import SnapshotError
 from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
-from tests.kit.members import consumer, polled, send
+from tests.kit.members import busy_member, consumer, polled, send
 
 
 def values(handle: Kafka, topic: str = "orders") -> list[bytes | None]:
@@ -142,33 +140,17 @@ def test_offsets_stay_where_only_their_topic_is_replaced(handle: Kafka) -> None:
 
 def test_restores_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
     """While members join, commit and leave. No error of the broker, and the last state is that of the snapshot."""
-    stop = threading.Event()
     handle.create_topic("orders", partitions=1)
     handle.load({"groups": {"idle": {"offsets": {"orders": {"0": 0}}}}})
     handle.snapshot("seeded")
 
-    def consume() -> None:
-        made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="busy")
-        while not stop.is_set():
-            made.poll(timeout_ms=20)
-            try:
-                made.commit({})
-            except Exception:
-                continue  # Its group has gone, as it should.
-        made.close(autocommit=False)
-
-    thread = threading.Thread(target=consume)
-    thread.start()
-    try:
+    with busy_member(handle, "orders"):
         for number in range(60):
             if number % 10 == 0:
                 handle.group("busy").wait_until_stable(members=1)
             handle.produce("orders", [b"x"])
             handle.restore("seeded")
             assert handle.records("orders") == []
-    finally:
-        stop.set()
-        thread.join()
 
     handle.restore("seeded")
     (parts,) = bed.hosted.parts().values()

@@ -2,7 +2,9 @@
 
 from tests.siege.memory_in_use import bytes_in_use
 
-SMALL, LARGE = 100_000, 8 << 20
+SMALL, LARGE = 500_000, 8 << 20
+# What threads of clients that are closed already may take or give back meanwhile.
+OTHERS = 1 << 20
 
 
 def test_objects_and_buffers_count_until_they_are_freed() -> None:
@@ -14,6 +16,6 @@ def test_objects_and_buffers_count_until_they_are_freed() -> None:
     del objects, buffer
     after = bytes_in_use()
 
-    assert with_objects - before >= SMALL * object().__sizeof__()
-    assert LARGE <= with_buffer - with_objects < LARGE + (1 << 20)
-    assert abs(after - before) < 1 << 20
+    assert with_objects - before > SMALL * object().__sizeof__() - OTHERS
+    assert abs(with_buffer - with_objects - LARGE) < OTHERS
+    assert abs(after - before) < OTHERS
