@@ -3,7 +3,7 @@
 from tests.siege.memory_in_use import bytes_in_use
 
 SMALL, LARGE = 500_000, 8 << 20
-# What threads of clients that are closed already may take or give back meanwhile.
+# What threads of clients that are closed already may take or give back during it.
 OTHERS = 1 << 20
 
 

@@ -32,6 +32,10 @@ class Process:
         # What a dead process leaves half done is kept: a coroutine that is collected would run its `finally`.
         self.tasks: list[asyncio.Task[Any]] = []
 
+    @property
+    def is_paused(self) -> bool:
+        return self.held_back is not None
+
     def context(self) -> contextvars.Context:
         context = contextvars.copy_context()
         context.run(PROCESS.set, self)

@@ -13,7 +13,9 @@ from tests.simulation.cluster.reading import OldReader, RackReader, Reader, Sess
 from tests.simulation.cluster.searching import Searcher
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
 from tests.simulation.cluster.transacting import Transactor
+from tests.simulation.loop import Process
 from tests.simulation.member import Habits, Member
+from tests.simulation.scraping import Scraper
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -37,6 +39,8 @@ def spawn_clients(world: "ClusterWorld") -> None:
     _spawn_readers(world)
     if world.plan.shares_store:
         world.spawn(_others_write(world, world.make_rng("others in the store")), "others in the store")
+    if world.plan.scrapes:
+        world.spawn(_scrape(world, world.make_rng("scrapes")), "scrapes")
     if world.plan.auto_creates:
         world.newcomer = Newcomer(world, world.make_rng("newcomer"), "newcomer")
         world.spawn_client("newcomer", world.newcomer.live())
@@ -59,6 +63,20 @@ async def _others_write(world: "ClusterWorld", rng: random.Random) -> None:
         world.store_machine.write_of_others()
         world.judge.counts["transactions of others in the store"] += 1
         await world.sleep_ms(rng.choice([20, 1_000, 5_000]))
+
+
+async def _scrape(world: "ClusterWorld", rng: random.Random) -> None:
+    scrapers: dict[Process, Scraper] = {}
+    while not world.is_over:
+        await world.sleep_ms(rng.choice([200, 1_000, 5_000]))
+        node = rng.choice(list(world.nodes.values()))
+        running = node.running
+        if running is None or not node.is_serving:
+            continue
+        # In its process: what a scrape sets going there ends with it.
+        if running.process not in scrapers:
+            scrapers[running.process] = running.context.run(Scraper, world.judge, running.broker)
+        running.context.run(scrapers[running.process].scrape)
 
 
 def _spawn_readers(world: "ClusterWorld") -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from ottla.cluster.image import CONSUMER_OFFSETS
 from tests.simulation.cluster.admin import Admin
+from tests.simulation.cluster.console import Console
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
+from tests.simulation.cluster.quotas import QuotaAdmin
 from tests.simulation.cluster.store import STORE_HOST, StoreConditions
 from tests.simulation.cluster.users import UserAdmin
 from tests.simulation.links import Cut
@@ -39,6 +41,8 @@ class Faults:
         self._rng = rng
         self._admin = Admin(world, random.Random(rng.getrandbits(64)))
         self._users = UserAdmin(world)
+        self._quotas = QuotaAdmin(world)
+        self._console = Console(world)
 
     @property
     def kinds(self) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -65,6 +69,8 @@ class Faults:
             "rot": self._rot,
             "configure": lambda: self._administer("configure", self._admin.configure),
             "users": lambda: self._administer("users", self._users.alter),
+            "quotas": lambda: self._administer("quotas", self._quotas.alter),
+            "console": lambda: self._administer("console", self._console.work),
         }
 
     async def storm(self) -> None:
@@ -86,6 +92,7 @@ class Faults:
             await self._admin.raise_throttles()
         self._admin.client.close()
         self._users.client.close()
+        self._quotas.client.close()
 
     def _note(self, name: str, *words: object) -> None:
         self._world.judge.counts[name] += 1

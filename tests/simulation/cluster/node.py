@@ -73,6 +73,14 @@ class Node:
         return self.running is not None and self.running.process.alive
 
     @property
+    def is_serving(self) -> bool:
+        """And goes on at this moment."""
+        if not self.is_up or self.broker_process.is_paused:
+            return False
+        serving: bool = hasattr(self.broker, "runtime") and self.broker.is_serving
+        return serving
+
+    @property
     def is_unwell(self) -> bool:
         """It has lost power, and has not come back to where the others know that; or it cannot copy what it has."""
         if self.has_rotten_disk:

@@ -79,6 +79,8 @@ class ClusterPlan:
     any of them."""
     shares_store: bool
     """Others write to the metadata store as well."""
+    scrapes: bool
+    """The metrics of brokers are read at any moment."""
     rests_long: bool
     """Brokers go on for a while when everybody has gone."""
     has_principals: bool
@@ -124,6 +126,7 @@ class ClusterPlan:
             throttles=False,
             orders_names=True,
             shares_store=False,
+            scrapes=False,
             rests_long=False,
             has_principals=False,
             is_open=False,
@@ -166,6 +169,8 @@ class ClusterPlan:
             self.faults |= {"configure"}
         self.orders_names = make_rng("order of names").random() < 0.5
         self.faults |= {"users"} if make_rng("users").random() < 0.2 else set()
+        self.faults |= {kind for kind in ("quotas", "console") if make_rng(kind).random() < 0.1}
+        self.scrapes = make_rng("scrapes").random() < 0.1
         self.shares_store = make_rng("shared store").random() < 0.3
         self.rests_long = make_rng("long rest").random() < 0.25
         rng = make_rng("principals")
@@ -239,6 +244,8 @@ class ClusterPlan:
                 "transactional.id.expiration.ms": ID_EXPIRATION_MS,
                 "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
             }
+        if "console" in self.faults:
+            settings["ottla.log.level.revert.ms"] = 3_000
         if self.has_principals:
             settings |= authorizer_settings(is_open=self.is_open)
         if self.syncs_every_write:

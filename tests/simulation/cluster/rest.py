@@ -58,6 +58,7 @@ class Rest:
         if wrong and not await self._is_copying(wrong):
             self._calm_was_too_short("I-20", wrong, CATCH_UP_MS)
         await self._wait("I-25", self._other_users, REACTION_MS)
+        await self._wait("I-25", self._other_quotas, REACTION_MS)
         if self._world.principals is not None:
             await self._wait("I-25", self._world.principals.still_wrong, REACTION_MS)
             await self._world.principals.probe()
@@ -189,7 +190,12 @@ class Rest:
     def _other_users(self) -> list[str]:
         """Every broker has the credentials that were acknowledged (§80.4)."""
         users, nodes = self._world.users, self._world.nodes.values()
-        return [f"{node.host}: {wrong}" for node in nodes for wrong in users.wrong(node.broker.image)]
+        return [f"{node.host}: {wrong}" for node in nodes for wrong in users.wrong(node.broker.image.scram_credentials)]
+
+    def _other_quotas(self) -> list[str]:
+        """Every broker has the quotas that were acknowledged (§65.1)."""
+        quotas, nodes = self._world.quotas, self._world.nodes.values()
+        return [f"{node.host}: {wrong}" for node in nodes for wrong in quotas.wrong(node.broker.image.client_quotas)]
 
     def _leaderless(self) -> list[str]:
         """Partitions that a replica could lead which has never lost anything, as far as its disk goes."""

@@ -111,6 +111,7 @@ def test_transactions_of_some_worlds_meet_what_they_may(wanted, counted):
         pytest.param({"transacts": True}, "offsets of transactions", id="transactions"),
         pytest.param({"has_racks": True}, "fetches from a follower", id="racks"),
         pytest.param({"has_old_reader": True}, "readers without epochs sent on", id="no-epochs"),
+        pytest.param({"scrapes": True}, "scrapes", id="scrapes"),
         pytest.param({"shares_store": True}, "transactions of others in the store", id="others-in-the-store"),
     ],
 )
@@ -121,21 +122,31 @@ def test_clients_of_some_worlds_get_what_they_ask_for(wanted, counted):
     assert any(outcome.counts.get(counted) for outcome in outcomes)
 
 
-def test_users_that_are_altered_in_a_storm_are_what_was_answered():
-    seeds = islice((seed for seed in range(200) if "users" in ClusterWorld(seed).plan.faults), 3)
-    outcomes = [ClusterWorld(seed).run() for seed in seeds]
-
-    assert [outcome.violations for outcome in outcomes] == [[], [], []]
-    assert sum(outcome.counts["users altered"] for outcome in outcomes) > 10
+def worlds_of(kind, count):
+    """The first of those in which such a thing befalls the cluster."""
+    return islice((world for seed in range(400) if kind in (world := ClusterWorld(seed)).plan.faults), count)
 
 
-def test_a_broker_that_keeps_deleted_users_is_found(monkeypatch):
-    delete = updates._scram_credentials_after
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [("users", "users altered"), ("quotas", "quotas altered"), ("console", "answers at a console")],
+)
+def test_what_is_altered_in_a_storm_is_what_was_answered(kind, counted):
+    outcomes = [world.run() for world in worlds_of(kind, 5)]
+
+    assert [outcome.violations for outcome in outcomes] == [[]] * 5
+    assert sum(outcome.counts.get(counted, 0) for outcome in outcomes) > 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"), [("users", "_scram_credentials_after"), ("quotas", "_quotas_after")], ids=["users", "quotas"]
+)
+def test_a_broker_that_keeps_what_was_deleted_is_found(kind, changed, monkeypatch):
+    after = getattr(updates, changed)
 
     def forgetful(changes):
-        return {owner: kept for owner, kept in delete(changes).items() if kept is not None}
+        return {owner: kept for owner, kept in after(changes).items() if kept is not None}
 
-    monkeypatch.setattr(updates, "_scram_credentials_after", forgetful)
-    seeds = islice((seed for seed in range(200) if "users" in ClusterWorld(seed).plan.faults), 3)
+    monkeypatch.setattr(updates, changed, forgetful)
 
-    assert any(ClusterWorld(seed).run().violations for seed in seeds)
+    assert any(world.run().violations for world in worlds_of(kind, 3))

@@ -89,5 +89,7 @@ def _facts(known: MetadataImage, image: MetadataImage) -> list[tuple[str, Any, A
         ("controller epoch", known.controller_epoch, image.controller_epoch),
         ("topics", dict(known.topics), dict(image.topics)),
         ("users", dict(known.scram_credentials), dict(image.scram_credentials)),
+        ("quotas", dict(known.client_quotas), dict(image.client_quotas)),
+        ("features", known.features, image.features),
         ("decoy secret", known.decoy_secret, image.decoy_secret),
     ]

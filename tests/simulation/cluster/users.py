@@ -1,9 +1,9 @@
-"""An operator who alters users' SCRAM credentials at whatever broker, and a book of what each of them has to be."""
+"""An operator who alters users' SCRAM credentials at whatever broker."""
 
 import random
 from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.image import MetadataImage, ScramUser
+from ottla.cluster.image import ScramUser
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
 
 USERS_MAX = 4
 Kept = ScramCredential | None
-
-
-class UserBook:
-    """What each user may be: one thing where the last request was answered. One whose answer was lost may be carried
-    out any time later, so that no further one is made about its user."""
-
-    def __init__(self) -> None:
-        self.possible: dict[ScramUser, tuple[Kept, ...]] = {}
-        self.busy: set[ScramUser] = set()
-
-    def wrong(self, image: MetadataImage) -> list[str]:
-        return [
-            f"{user} {scram.mechanism} is {image.scram_credentials.get((scram, user))}"
-            for (scram, user), possible in self.possible.items()
-            if image.scram_credentials.get((scram, user)) not in possible
-        ]
 
 
 class UserAdmin:
@@ -57,10 +41,7 @@ class UserAdmin:
         wanted = {owner: self._wanted(owner) for owner in owners.values()}
         if not wanted:
             return
-        self._book.busy |= wanted.keys()
-        before = {owner: self._known(owner) for owner in wanted}
-        for owner, kept in wanted.items():
-            self._book.possible[owner] = (before[owner], kept)
+        before = self._book.asked(wanted)
         response = await self._ask(_request(wanted))
         if response is None:
             return
@@ -76,17 +57,12 @@ class UserAdmin:
             how = f"user {owner}, who was {before}, was altered to {wanted} with {error.name}"
             self._world.judge.violated("answers", how)
         self._world.judge.counts["users altered"] += error is ErrorCode.NONE
-        self._book.possible[owner] = (wanted,)
-        self._book.busy.discard(owner)
+        self._book.answered(owner, wanted)
 
     def _draw_user(self) -> ScramUser:
         """One of a few that nothing is unknown about, so that most requests are about a user who is there."""
         unsure = len(self._book.busy)
         return self._rng.choice(list(ScramHash)), f"user-{self._rng.randrange(unsure, unsure + USERS_MAX)}"
-
-    def _known(self, owner: ScramUser) -> Kept:
-        (kept,) = self._book.possible.get(owner, (None,))
-        return kept
 
     def _wanted(self, owner: ScramUser) -> Kept:
         if self._rng.random() < 0.4:

@@ -14,14 +14,17 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from ottla.broker.broker import StartError
-from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage
+from ottla.cluster.image import CONSUMER_OFFSETS, MetadataImage, ScramUser
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.security.quotas import QuotaEntity
+from ottla.security.scram_credential import ScramCredential
 from tests.histories.events import Event
 from tests.simulation.calm import Calm, wait_for_all
 from tests.simulation.cluster.admin import GROWING, risked_topic
+from tests.simulation.cluster.altered import Book
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, ClusterWire, Partition
 from tests.simulation.cluster.clients import spawn_clients
 from tests.simulation.cluster.faults import CALM_STORE, KINDS, LATER_KINDS, LATEST_KINDS, LONGEST_STALL_MS, Faults
@@ -40,7 +43,6 @@ from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
 from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 from tests.simulation.cluster.truth import Truth
-from tests.simulation.cluster.users import UserBook
 from tests.simulation.draws import randint
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
@@ -93,7 +95,8 @@ class ClusterWorld:
         self._calm_since_us = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self.store_machine = self._new_store()
-        self.users = UserBook()
+        self.users: Book[ScramUser, ScramCredential] = Book()
+        self.quotas: Book[QuotaEntity, dict[str, float]] = Book()
         self.truth = Truth(self.judge, self.store_machine.store)
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = self._new_inspector()
