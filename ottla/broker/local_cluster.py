@@ -10,6 +10,7 @@ session ends when `broker.session.timeout.ms` are over, and its next start recov
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ottla.broker.loop_wheel import LoopWheel, SystemClock
 from ottla.broker.runtime import NewBrokerTime, StartError
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.dispatch import Dispatcher, NewDispatcher
-from ottla.broker.server.network import Network, TcpNetwork
+from ottla.broker.server.network import Network, TcpNetwork, held_address
 from ottla.broker.server.socket_server import NewConnection
 from ottla.cluster.embedded import EmbeddedStore
 from ottla.cluster.image import NO_LEADER
@@ -94,6 +95,8 @@ class LocalCluster:
         self._config, self._data_dir = config, data_dir
         ids = range(first_node_id, first_node_id + brokers)
         self._listen_on = {each: (host, port + each - first_node_id if port else 0) for each in ids}
+        # Of brokers that have been started once: nothing else gets their ports while they are down.
+        self._held: dict[int, socket.socket | None] = {}
         self._advertise = {each: advertise and (advertise[0], advertise[1] + each - first_node_id) for each in ids}
         self._listener_name = listener_name
         self._log, self._opened = log or LazyLog(), opened
@@ -160,6 +163,10 @@ class LocalCluster:
         self._store_thread.shutdown()
         if self._wheel is not None:
             self._wheel.stop()
+        for held in self._held.values():
+            if held is not None:
+                held.close()
+        self._held.clear()
         if self._admin is not None:
             self._admin.close()
         return all(stopped_cleanly)
@@ -168,7 +175,7 @@ class LocalCluster:
         """Starts a broker that does not run, on the port it had before. Raises StartError."""
         assert node_id not in self._running, f"broker {node_id} runs already"
         assert self._store is not None, "the cluster is not open"
-        host, port = self._listen_on[node_id]
+        host, port = self._address_of(node_id)
         directory = self._directory(node_id)
         around = self._new_surroundings(node_id, directory, self._store.session())
         broker = Broker(
@@ -197,6 +204,15 @@ class LocalCluster:
         self._bootstraps[node_id] = broker.bootstrap
         if self._opened is not None:
             self._opened(broker)
+
+    def _address_of(self, node_id: int) -> tuple[str, int]:
+        """Where a broker is to listen, held from now on. Port 0: wherever there is room."""
+        if node_id not in self._held:
+            host, port = self._listen_on[node_id]
+            held = self._held[node_id] = held_address(host, port)
+            if held is not None:
+                self._listen_on[node_id] = host, held.getsockname()[1]
+        return self._listen_on[node_id]
 
     async def stop_broker(self, node_id: int) -> bool:
         """A controlled shutdown of one: the others take over. Gives whether its data was closed cleanly."""

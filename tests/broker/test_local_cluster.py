@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -129,6 +130,28 @@ async def test_a_port_in_use_is_one_sentence_and_leaves_nothing_open(tmp_path: P
 
     async with running_cluster(tmp_path):
         pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets two sockets have one address so")
+async def test_port_of_a_broker_that_is_down_is_held(tmp_path: Path) -> None:
+    """The kernel would give it to some connection that goes out: then the broker could not come back."""
+    async with running_cluster(tmp_path, brokers=2) as cluster:
+        host, _, port = cluster.brokers[1].bootstrap.rpartition(":")
+        for end in (cluster.kill_broker, cluster.stop_broker):
+            await end(1)
+
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(host, int(port))
+            with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+                other.bind((host, int(port)))
+
+            await cluster.start_broker(1)
+            assert cluster.brokers[1].bootstrap == f"{host}:{port}"
+
+        await cluster.stop()
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind((host, int(port)))
 
 
 async def test_directory_of_one_broker_is_refused_for_several(tmp_path: Path) -> None:
