@@ -175,7 +175,7 @@ class LocalCluster:
         """Starts a broker that does not run, on the port it had before. Raises StartError."""
         assert node_id not in self._running, f"broker {node_id} runs already"
         assert self._store is not None, "the cluster is not open"
-        host, port = self._address_of(node_id)
+        host, port = await self._address_of(node_id)
         directory = self._directory(node_id)
         around = self._new_surroundings(node_id, directory, self._store.session())
         broker = Broker(
@@ -205,11 +205,11 @@ class LocalCluster:
         if self._opened is not None:
             self._opened(broker)
 
-    def _address_of(self, node_id: int) -> tuple[str, int]:
+    async def _address_of(self, node_id: int) -> tuple[str, int]:
         """Where a broker is to listen, held from now on. Port 0: wherever there is room."""
         if node_id not in self._held:
             host, port = self._listen_on[node_id]
-            held = self._held[node_id] = held_address(host, port)
+            held = self._held[node_id] = await held_address(host, port)
             if held is not None:
                 self._listen_on[node_id] = host, held.getsockname()[1]
         return self._listen_on[node_id]

@@ -64,16 +64,17 @@ class TcpNetwork:
         return transport
 
 
-def held_address(host: str, port: int) -> socket.socket | None:
+async def held_address(host: str, port: int) -> socket.socket | None:
     """An address of TCP, bound until the socket is closed; port 0: a free one. Connections to it are refused, or reach
     the socket that listens there with SO_REUSEADDR. But the kernel gives its port to no connection that goes out, as it
     may do with that of a broker that is down. None where that cannot be had: only Linux lets two bind one address."""
     if sys.platform != "linux":
         return None
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        )
+        family, kind, protocol, _, address = found[0]
         held = socket.socket(family, kind, protocol)
     except OSError:
         return None

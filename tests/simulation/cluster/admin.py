@@ -1,7 +1,7 @@
 """An operator who is busy while all this happens: elects leaders, moves replicas, makes topics and deletes them."""
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -108,7 +108,7 @@ class Admin:
     async def elect(self) -> None:
         """Gives leadership back to the first replicas, wherever they are in sync."""
         request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=REQUEST_TIMEOUT_MS)
-        response = await self._ask(request, 2)
+        response = await self.client.ask(request, 2)
         if response is not None:
             results = [result for topic in response.replica_election_results for result in topic.partition_result]
             self._judge("elect leaders", response.error_code, *(result.error_code for result in results))
@@ -121,7 +121,9 @@ class Admin:
             return
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
         topics = [ReassignableTopic(name=topic, partitions=[partition])]
-        response = await self._ask(AlterPartitionReassignmentsRequest(timeout_ms=REQUEST_TIMEOUT_MS, topics=topics), 0)
+        response = await self.client.ask(
+            AlterPartitionReassignmentsRequest(timeout_ms=REQUEST_TIMEOUT_MS, topics=topics), 0
+        )
         if response is not None:
             results = [result for topic in response.responses for result in topic.partitions]
             self._judge(f"reassign {replicas}", response.error_code, *(result.error_code for result in results))
@@ -137,7 +139,7 @@ class Admin:
             name=name, count=len(topic.partitions) + 1, assignments=self._rng.choice([None, by_hand])
         )
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
-        response = await self._ask(request, self._rng.randint(0, 3))
+        response = await self.client.ask(request, self._rng.randint(0, 3))
         # The answer of an earlier attempt may have been lost: then there are so many already.
         if response is not None and response.results[0].error_code != ErrorCode.INVALID_PARTITIONS:
             self._judge("create partitions", response.results[0].error_code)
@@ -146,10 +148,10 @@ class Admin:
         """Writes to a topic that any replica may lead, and elects one that is there if no replica in sync is."""
         for number in range(self._rng.randint(1, 5)):
             records = batch_of([f"at risk {number}"], self._world.wall_ms())
-            await self._ask(produce_request((RISKED, 0), records, acks=1), 9)
+            await self.client.ask(produce_request((RISKED, 0), records, acks=1), 9)
         partitions = [TopicPartitions(topic=RISKED, partitions=[0])]
         request = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=partitions, timeout_ms=REQUEST_TIMEOUT_MS)
-        response = await self._ask(request, 2)
+        response = await self.client.ask(request, 2)
         if response is not None:
             results = [result for topic in response.replica_election_results for result in topic.partition_result]
             self._judge("elect unclean", response.error_code, *(result.error_code for result in results))
@@ -157,11 +159,13 @@ class Admin:
     async def churn(self) -> None:
         """A topic that is made, written to, and deleted while it is still being copied."""
         topic = CreatableTopic(name=SHORT_LIVED, num_partitions=2, replication_factor=self._rng.choice([2, 3]))
-        response = await self._ask(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 7)
+        response = await self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 7)
         if response is not None:
             self._judge("create topic", *(result.error_code for result in response.topics))
         await self._write(self._rng.randint(0, 4))
-        response = await self._ask(DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=REQUEST_TIMEOUT_MS), 5)
+        response = await self.client.ask(
+            DeleteTopicsRequest(topic_names=[SHORT_LIVED], timeout_ms=REQUEST_TIMEOUT_MS), 5
+        )
         if response is not None:
             self._judge("delete topic", *(result.error_code for result in response.responses))
 
@@ -199,7 +203,7 @@ class Admin:
         name = self._rng.choice(self._world.topics) if of_topic else ""
         kind = TOPIC if of_topic else BROKER
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-        response = await self._ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        response = await self.client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
         if response is not None:
             self._judge(f"alter {configs}", *(result.error_code for result in response.responses))
 
@@ -211,7 +215,7 @@ class Admin:
         resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         while True:
-            response = await self._ask(request, 1)
+            response = await self.client.ask(request, 1)
             codes = (
                 [ErrorCode.REQUEST_TIMED_OUT] if response is None else [each.error_code for each in response.responses]
             )
@@ -233,19 +237,11 @@ class Admin:
         for number in range(batches):
             partition: Partition = (SHORT_LIVED, self._rng.randrange(2))
             records = batch_of([f"short-lived {number}"], self._world.wall_ms())
-            await self._ask(produce_request(partition, records, acks=1), 9)
+            await self.client.ask(produce_request(partition, records, acks=1), 9)
 
     def _some_brokers(self) -> list[int]:
         """As many as acks=all asks for."""
         return self._rng.sample(NODE_IDS, self._rng.randint(2, len(NODE_IDS)))
-
-    async def _ask(self, request: Any, version: int) -> Any | None:
-        """The answer; None if there was none, so that what was done is unknown."""
-        try:
-            wire = await self.client.any_broker()
-            return await wire.call(request, version, within_ms=REQUEST_TIMEOUT_MS)
-        except OSError:
-            return None
 
     def _judge(self, what: str, *codes: int) -> None:
         for error in map(ErrorCode, codes):

@@ -55,7 +55,8 @@ class Leader:
 
 
 class Client:
-    """All methods raise ConnectionError, also where no broker can be reached; the caller waits and tries again."""
+    """All methods but `ask` raise ConnectionError, also where no broker can be reached; the caller waits and tries
+    again."""
 
     def __init__(
         self,
@@ -96,6 +97,14 @@ class Client:
             # It may have gone for ever; the next attempt begins with those that one is born with.
             self._addresses.clear()
             raise
+
+    async def ask(self, request: Any, version: int) -> Any | None:
+        """The answer of some broker; None if there was none, so that what was done is unknown."""
+        try:
+            wire = await self.any_broker()
+            return await wire.call(request, version, within_ms=REQUEST_TIMEOUT_MS)
+        except OSError:
+            return None
 
     async def broker(self, node_id: int) -> ClusterWire:
         if node_id not in self._addresses:

@@ -3,6 +3,7 @@
 import random
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.config.alter import ConfigResourceType, Operation
 from ottla.broker.logging import LOGGERS, ROOT
 from ottla.cluster.client_quotas import ANY_NAME, DEFAULT_NAME, EXACT
 from ottla.cluster.features import UpgradeType
@@ -23,8 +24,7 @@ from tests.simulation.cluster.plan import NODE_IDS
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
 
-BROKER_LOGGER = 8
-SET, DELETE = 0, 1
+KIND = ConfigResourceType.BROKER_LOGGER
 LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
 # An answer may have been lost: then the level is another one than the operator thinks.
 CHANGED = {ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.REQUEST_TIMED_OUT}
@@ -44,10 +44,10 @@ class Console:
     async def _set_level(self) -> None:
         """Of a logger of one broker, or takes it back."""
         node_id, name = self._rng.choice(NODE_IDS), self._rng.choice(LOGGERS)
-        config = AlterableConfig(name=name, config_operation=SET, value=self._rng.choice(LEVELS))
+        config = AlterableConfig(name=name, config_operation=Operation.SET, value=self._rng.choice(LEVELS))
         if name != ROOT and self._rng.random() < 0.3:
-            config = AlterableConfig(name=name, config_operation=DELETE, value=None)
-        resource = AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name=str(node_id), configs=[config])
+            config = AlterableConfig(name=name, config_operation=Operation.DELETE, value=None)
+        resource = AlterConfigsResource(resource_type=KIND, resource_name=str(node_id), configs=[config])
         validate_only = self._rng.random() < 0.2
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         response = await self._ask(node_id, request, 1)
@@ -56,9 +56,7 @@ class Console:
 
     async def _see_levels(self) -> None:
         node_id = self._rng.choice(NODE_IDS)
-        resource = DescribeConfigsResource(
-            resource_type=BROKER_LOGGER, resource_name=str(node_id), configuration_keys=None
-        )
+        resource = DescribeConfigsResource(resource_type=KIND, resource_name=str(node_id), configuration_keys=None)
         response = await self._ask(node_id, DescribeConfigsRequest(resources=[resource]), 4)
         if response is not None:
             (result,) = response.results

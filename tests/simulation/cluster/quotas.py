@@ -3,11 +3,11 @@
 import random
 from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.client_quotas import names_of
+from ottla.cluster.client_quotas import entity_of, names_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from ottla.security.quotas import CLIENT_KEYS, CONNECTION_CREATION_RATE, DEFAULT, ENTITY_TYPES, QuotaEntity
-from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client
+from ottla.security.quotas import CLIENT_KEYS, CONNECTION_CREATION_RATE, DEFAULT, QuotaEntity
+from tests.simulation.cluster.client import Client
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -40,10 +40,10 @@ class QuotaAdmin:
         if not wanted:
             return
         before = self._book.asked(wanted)
-        response = await self._ask(_request(before, wanted))
+        response = await self.client.ask(_request(before, wanted), self._rng.randint(0, 1))
         if response is None:
             return
-        errors = {_entity_of(each): ErrorCode(each.error_code) for each in response.entries}
+        errors = {_entity_of(each.entity): ErrorCode(each.error_code) for each in response.entries}
         for owner, kept in wanted.items():
             self._took(owner, kept, errors[owner])
 
@@ -71,22 +71,16 @@ class QuotaAdmin:
         )
 
     def _wanted(self, owner: QuotaEntity) -> Kept:
-        """One key more, another limit of it, or one less."""
+        """None of all, one key more, another limit of it, or one less."""
+        if self._rng.random() < 0.3:
+            return None
         after = dict(self._book.known(owner) or {})
         key = self._rng.choice(CLIENT_KEYS) if owner.ip is None else CONNECTION_CREATION_RATE
-        if self._rng.random() < 0.4:
+        if self._rng.random() < 0.3:
             after.pop(key, None)
         else:
             after[key] = self._rng.choice(LIMITS)
         return after or None
-
-    async def _ask(self, request: Any) -> Any | None:
-        """None: what was done is unknown."""
-        try:
-            wire = await self.client.any_broker()
-            return await wire.call(request, self._rng.randint(0, 1), within_ms=REQUEST_TIMEOUT_MS)
-        except OSError:
-            return None
 
 
 def _request(before: dict[QuotaEntity, Kept], wanted: dict[QuotaEntity, Kept]) -> Any:
@@ -109,6 +103,5 @@ def _ops(before: dict[str, float], after: dict[str, float]) -> list[Any]:
     ]
 
 
-def _entity_of(result: Any) -> QuotaEntity:
-    names = {each.entity_type: DEFAULT if each.entity_name is None else each.entity_name for each in result.entity}
-    return QuotaEntity(*map(names.get, ENTITY_TYPES))
+def _entity_of(parts: list[Any]) -> QuotaEntity:
+    return entity_of([(part.entity_type, part.entity_name) for part in parts])

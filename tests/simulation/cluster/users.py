@@ -11,7 +11,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.security.scram_credential import ScramCredential, ScramHash, credential_of
-from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client
+from tests.simulation.cluster.client import Client
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -42,7 +42,7 @@ class UserAdmin:
         if not wanted:
             return
         before = self._book.asked(wanted)
-        response = await self._ask(_request(wanted))
+        response = await self.client.ask(_request(wanted), 0)
         if response is None:
             return
         codes = {result.user: ErrorCode(result.error_code) for result in response.results}
@@ -70,14 +70,6 @@ class UserAdmin:
         self._drawn += 1
         salt = b"salt of %08d" % self._drawn
         return credential_of(owner[0], salt, owner[0].digest(salt), 4096)
-
-    async def _ask(self, request: Any) -> Any | None:
-        """None: what was done is unknown."""
-        try:
-            wire = await self.client.any_broker()
-            return await wire.call(request, 0, within_ms=REQUEST_TIMEOUT_MS)
-        except OSError:
-            return None
 
 
 def _request(wanted: dict[ScramUser, Kept]) -> Any:
