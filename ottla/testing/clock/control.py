@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from random import Random
 from typing import Final, Protocol
 
@@ -197,8 +198,7 @@ class ClockControl:
         """Raises MomentError."""
         async with self._lock:
             checked_wall(self.timeline.wall_ms() + delta_ms)
-            target_ms = self.timeline.now_ms() + delta_ms
-            jump = await self._moved(target_ms, sessions, all_jobs=delta_ms > 0, every=every)
+            jump = await self._moved(lambda now_ms: now_ms + delta_ms, sessions, all_jobs=delta_ms > 0, every=every)
             self._note(f"advanced by {describe_ms(delta_ms)}, {len(jump.fired)} timers ran")
             for group_id, count in self._groups_that_keep_offsets():
                 self._note(f"offsets of group {group_id} do not expire while it has {count} members")
@@ -207,15 +207,16 @@ class ClockControl:
     async def run_next(self, kind: TimerKind | None, sessions: Sessions) -> Jump:
         """To the next timer that comes to something, and no further."""
         async with self._lock:
-            begin_ms = self.timeline.now_ms()
             fired: list[Fired] = []
+            passed_ms = 0
             while (at_ms := self._next_ms(kind, sessions)) is not None:
-                jump = await self._moved(at_ms, sessions)
+                jump = await self._moved(partial(max, at_ms), sessions)
                 fired += jump.fired
+                passed_ms += jump.passed_ms
                 if any(kind is None or each.kind is kind for each in jump.fired):
                     break
             self._note(f"run to the next timer, {len(fired)} timers ran")
-            return Jump(fired, self.timeline.now_ms() - begin_ms)
+            return Jump(fired, passed_ms)
 
     def follow(self, agenda: Agenda) -> None:
         """What it has is done while time passes, from now on."""
@@ -235,12 +236,16 @@ class ClockControl:
             with Quiet(self._waits, self._runtimes) as quiet:
                 await quiet.until_quiet()
 
-    async def _moved(self, target_ms: int, sessions: Sessions, *, all_jobs: bool = False, every: bool = False) -> Jump:
-        """Each moment of the agenda is the end of a walk: what it does may end brokers, and start others."""
+    async def _moved(
+        self, target_ms_at: Callable[[int], int], sessions: Sessions, *, all_jobs: bool = False, every: bool = False
+    ) -> Jump:
+        """`target_ms_at` is given the moment from which on time stands. Each moment of the agenda is the end of a walk:
+        what it does may end brokers, and start others."""
         agenda, fired = self._agenda, list[Fired]()
-        begin_ms = self.timeline.now_ms()
         self._touched()
         with self._time_standing():
+            begin_ms = self.timeline.now_ms()
+            target_ms = target_ms_at(begin_ms)
             if agenda is None:
                 fired += await self._walked(target_ms, sessions, all_jobs=all_jobs, every=every)
             else:
@@ -252,7 +257,7 @@ class ClockControl:
                     fired += await self._walked(stop_ms, sessions, all_jobs=jobs, every=every, is_due=agenda.is_due)
                     is_there = self.timeline.now_ms() >= target_ms
                     await self._run_due(agenda)
-        return Jump(fired, self.timeline.now_ms() - begin_ms)
+            return Jump(fired, self.timeline.now_ms() - begin_ms)
 
     @contextmanager
     def _time_standing(self) -> Generator[None]:

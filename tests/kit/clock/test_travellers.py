@@ -3,6 +3,7 @@
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -79,16 +80,36 @@ def test_freezegun_follows(handle: Kafka) -> None:
         assert datetime.now(UTC) == clock.now() == start + timedelta(days=8)
 
 
+class Traveller:
+    moved = timedelta()
+
+    def shift(self, delta: timedelta) -> None:
+        self.moved += delta
+
+    def move_to(self, when: datetime) -> None:
+        raise AssertionError(when)
+
+
+def test_travellers_go_as_far_as_time_on_a_slow_machine() -> None:
+    """What passes by itself around an advance moves them by itself."""
+    bed = Testbed(deadline=20)
+    bed.start()
+    try:
+        machine, looks = bed.clock.timeline.machine, count()
+        now_ns = machine.now_ns
+        machine.now_ns = lambda: now_ns() + 1_000_000 * next(looks)  # type: ignore[method-assign]
+        traveller = Traveller()
+        clock = Kafka(bed).clock
+        clock.follow(traveller)
+
+        clock.advance("5s")
+
+        assert traveller.moved == timedelta(seconds=5)
+    finally:
+        bed.stop()
+
+
 def test_following_ends_with_a_reset_and_needs_a_clock(handle: Kafka) -> None:
-    class Traveller:
-        moved = timedelta()
-
-        def shift(self, delta: timedelta) -> None:
-            self.moved += delta
-
-        def move_to(self, when: datetime) -> None:
-            raise AssertionError(when)
-
     traveller = Traveller()
     handle.clock.follow(traveller)
     handle.clock.advance("5s")

@@ -8,6 +8,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from tests.simulation.calm import Calm
 from tests.simulation.cluster.admin import BROKER_THROTTLES, Admin
+from tests.simulation.cluster.client import Client
 from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.loop import SimulationLoop
 
@@ -23,12 +24,12 @@ def test_throttles_are_raised_as_soon_as_a_broker_does_it(loop, monkeypatch):
     answers = [None, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
     asked = []
 
-    async def answer(admin, request, version):
+    async def answer(client, request, version):
         asked.append(request)
         error = answers[len(asked) - 1]
         return None if error is None else SimpleNamespace(responses=[SimpleNamespace(error_code=error)])
 
-    monkeypatch.setattr(Admin, "_ask", answer)
+    monkeypatch.setattr(Client, "ask", answer)
     world = SimpleNamespace(make_rng=Random, sleep_ms=Calm().sleep_ms, topics=[])
 
     loop.run_until_complete(Admin(world, Random(0)).raise_throttles())
