@@ -26,6 +26,8 @@ JVM_OPTIONS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
+# For what runs a few seconds on a machine with little to spare: no second compiler, one thread that collects garbage.
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 CLUSTER_ID = "b3R0bGEtYmVuY2gtMTIzNA"
 TRANSACTION_VERSION = 2
 """That of a new cluster."""
@@ -68,7 +70,7 @@ class ApacheKafka:
         format_arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties), "--feature", feature]
         for user in scram:
             format_arguments += ["--add-scram", user]
-        formatting = self._java("kafka.tools.StorageTool", *format_arguments)
+        formatting = self._java("kafka.tools.StorageTool", *format_arguments, options=SHORT_LIFE)
         done = subprocess.run(formatting, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"kafka-storage could not format it: {done.stdout}{done.stderr}"
 

@@ -1,9 +1,13 @@
 """Apache Kafka's own command-line tools, fetched with Maven and run on this machine's Java."""
 
+import atexit
 import functools
+import struct
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -12,8 +16,8 @@ from benchmarks.figure import NotMeasured
 from tests.locks import alone
 
 TOOL_WITHIN_S = 90
-# Start-up dominates these short runs: no second compiler tier, no shared-archive warnings.
-OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+OPTIONS = apache_kafka.SHORT_LIFE
+DRIVER = Path(__file__).parent / "java" / "Tools.java"
 
 
 @functools.cache
@@ -27,13 +31,80 @@ def classpath() -> str:
             pytest.skip(str(reason))
 
 
+class Ended(NamedTuple):
+    """How a tool did."""
+
+    status: int
+    printed: str
+    complained: str
+    """What it printed to standard error."""
+
+
+class Tools:
+    """Runs tools one after another in one virtual machine, whose start costs more than they do (tests/java/Tools.java).
+    `java`: further options of it. Skips the calling test where there is no Java or Maven, or no way to the jars."""
+
+    def __init__(self, java: Sequence[str] = ()) -> None:
+        self._one_at_a_time = threading.Lock()
+        command = ["java", *OPTIONS, *java, "-cp", classpath(), str(DRIVER)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def run(self, main_class: str, *arguments: str | Path, stdin: str = "") -> Ended:
+        """Raises TimeoutError, and ends the virtual machine, if the tool has not ended after `TOOL_WITHIN_S`."""
+        assert self._process.stdin is not None
+        words = [word.encode() for word in (stdin, main_class, *map(str, arguments))]
+        question = struct.pack(">i", len(words)) + b"".join(struct.pack(">i", len(word)) + word for word in words)
+        with self._one_at_a_time:
+            too_late = threading.Timer(TOOL_WITHIN_S, self._process.kill)
+            too_late.start()
+            try:
+                self._process.stdin.write(question)
+                self._process.stdin.flush()
+                return Ended(self._read_int(), self._read_output(), self._read_output())
+            except (OSError, struct.error):
+                self.close()
+                raise TimeoutError(f"{main_class} has not ended within {TOOL_WITHIN_S} s, or Java did") from None
+            finally:
+                too_late.cancel()
+
+    def _read_int(self) -> int:
+        assert self._process.stdout is not None
+        number: int = struct.unpack(">i", self._process.stdout.read(4))[0]
+        return number
+
+    def _read_output(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.read(self._read_int()).decode()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+_of_options: dict[tuple[str, ...], Tools] = {}
+
+
+def tools(java: Sequence[str] = ()) -> Tools:
+    """Those with such options that this process has, to its end. Other ones take the place of some that have ended."""
+    found = _of_options.get(tuple(java))
+    if found is None or not found.is_running:
+        found = _of_options[tuple(java)] = Tools(java)
+        atexit.register(found.close)
+    return found
+
+
 def run_tool(
     main_class: str, *arguments: str | Path, stdin: str = "", check: bool = True, java: Sequence[str] = ()
 ) -> str:
     """Runs one of Kafka's tools to its end and returns what it printed to standard output. `java`: further options of
     the virtual machine."""
-    command = ["java", *OPTIONS, *java, "-cp", classpath(), main_class, *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TOOL_WITHIN_S)
+    ended = tools(java).run(main_class, *arguments, stdin=stdin)
     if check:
-        assert done.returncode == 0, f"{main_class} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
+        assert ended.status == 0, f"{main_class} failed:\n{ended.printed[-3000:]}\n{ended.complained[-3000:]}"
+    return ended.printed

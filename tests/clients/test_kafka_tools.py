@@ -3,19 +3,18 @@
 What is not served ends in Kafka's own sentence.
 """
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath
+from tests import java_tools
+from tests.java_tools import Tools, tools
 from tests.served import ServedBroker, served_broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
-DRIVER = Path(__file__).parents[1] / "java" / "Tools.java"
 TOOLS = "org.apache.kafka.tools."
 GROUPS = TOOLS + "consumer.group."
 LOGS = "--describe --topic-list t"
@@ -207,26 +206,17 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
     for name, text in FILES.items():
         (directory / name).write_text(text)
     with served_broker(directory / "data", group_initial_rebalance_delay_ms="0") as broker:
-        tools = [*SERVED, *NOT_SERVED]
-        yield dict(zip((tool.script for tool in tools), run_all(broker, tools, directory), strict=True))
+        wanted = [*SERVED, *NOT_SERVED]
+        yield dict(zip((tool.script for tool in wanted), run_all(broker, wanted, directory), strict=True))
 
 
-def run_all(broker: ServedBroker, tools: list[Tool], directory: Path) -> list[Outcome]:
-    lines = [
-        "\t".join(
-            [
-                tool.main_class,
-                *tool.arguments.replace("SERVER", broker.bootstrap).replace("FILES", str(directory)).split(),
-            ]
-        )
-        for tool in tools
-    ]
-    command = ["java", *OPTIONS, "-cp", classpath(), str(DRIVER)]
-    done = subprocess.run(
-        command, input="\n".join(lines), capture_output=True, text=True, timeout=3 * TOOL_WITHIN_S, check=True
-    )
-    parts = done.stdout.split("### ")[1:]
-    return [(int(status), printed) for status, _, printed in (part.partition("\n") for part in parts)]
+def run_all(broker: ServedBroker, wanted: list[Tool], directory: Path) -> list[Outcome]:
+    outcomes = []
+    for tool in wanted:
+        arguments = tool.arguments.replace("SERVER", broker.bootstrap).replace("FILES", str(directory)).split()
+        ended = tools().run(tool.main_class, *arguments, stdin="a\nb\n")
+        outcomes.append((ended.status, ended.printed + ended.complained))
+    return outcomes
 
 
 @pytest.mark.parametrize("tool", [*SERVED, *NOT_SERVED], ids=lambda tool: tool.script)
@@ -235,3 +225,14 @@ def test_tool_of_kafka_ends_as_expected(outcomes: dict[str, Outcome], tool: Tool
 
     assert tool.says in printed, printed[-2000:]
     assert tool.status in (None, status), printed[-2000:]
+
+
+def test_a_tool_that_does_not_end_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    its_own = Tools()
+    listed = its_own.run(TOOLS + "TopicCommand", "--version")
+    monkeypatch.setattr(java_tools, "TOOL_WITHIN_S", 0.5)
+    with served_broker(tmp_path / "data") as broker, pytest.raises(TimeoutError, match="ConsoleConsumer has not ended"):
+        its_own.run(TOOLS + "consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap, "--topic", "t")
+
+    assert (listed.status, listed.printed.strip()) == (0, "4.1.0")
+    assert not its_own.is_running

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.apache_kafka import SHORT_LIFE, ApacheKafka
 from ottla.cluster.features import UpgradeType
 from ottla.cluster.image import SUPPORTED_FEATURES, TRANSACTION_VERSION
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -38,8 +38,7 @@ OF_KAFKA = {
     "num.network.threads": "1",
 }
 AS_USUAL = {"internal.segment.bytes.min": "1048576"}
-# A short life on a machine with little to spare: no second compiler, one thread that collects garbage.
-JVM_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+JVM_OPTIONS = ("-Xmx512m", *SHORT_LIFE)
 
 
 @contextmanager
