@@ -48,8 +48,9 @@ def admin(kafka: Kafka) -> AdminClient:
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
-    """It has to live until its answers have come."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    """It has to live until its answers have come. Resets cut its connections; where librdkafka asks its bootstrap
+    servers again then, it may forget a question that waits for a coordinator."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "metadata.recovery.strategy": "none"})
 
 
 def raised(future: "Future[Any]") -> str:
