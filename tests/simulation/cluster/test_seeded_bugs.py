@@ -51,7 +51,7 @@ TRANSACTIONS_FOUND_BY = {
     "answers before the decision": 1,
     "completes before markers": 1,
     "sends markers before the decision": 1,
-    "sends markers of what it loaded": 30,
+    "sends markers of what it loaded": 54,
     "asks no coordinator": 5,
     "forgets who asked about partitions": 153,
     "lists what was committed before": 5,
