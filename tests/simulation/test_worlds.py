@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from tests.simulation import __main__ as simulation
 from tests.simulation.__main__ import main
-from tests.simulation.world import World
+from tests.simulation.met import SEEDS_THAT_MEET_ALL, TO_MEET
+from tests.simulation.world import Outcome, World
 
 
 def simulate(*arguments, hash_seed="0"):
@@ -52,3 +54,14 @@ def test_failing_seed_is_named_with_the_command_to_repeat_it(monkeypatch, capsys
     assert "I-0: as this test wanted" in printed
     assert "again: python -m tests.simulation --world broker --seeds 1 --first 42" in printed
     assert "0 of 1 seeds passed" in printed
+
+
+@pytest.mark.parametrize(("seeds", "status"), [(SEEDS_THAT_MEET_ALL, 1), (SEEDS_THAT_MEET_ALL - 1, 0)])
+def test_what_no_seed_of_a_hundred_met_is_named(monkeypatch, capsys, seeds, status):
+    met = dict.fromkeys(TO_MEET["broker"] - {"kill", "stop"}, 1)
+    outcome = Outcome(seed=0, digest="", violations=[], counts=met, steps=1, virtual_ms=1)
+    monkeypatch.setattr(simulation, "_outcomes", lambda *_: iter([outcome]))
+    monkeypatch.setattr(sys, "argv", ["simulation", "--world", "broker", "--seeds", str(seeds)])
+
+    assert main() == status
+    assert ("broker: no seed met kill, stop" in capsys.readouterr().out) is bool(status)

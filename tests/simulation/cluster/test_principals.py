@@ -1,7 +1,7 @@
 """Principals of the simulation: the model of their rights, the judge, and worlds that have them."""
 
 import random
-from itertools import count, islice
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -263,14 +263,6 @@ def test_a_request_before_a_creation_explains_no_deletion(bench, until_us, is_wr
 
 def seeds_with_principals():
     return (seed for seed in range(4_000, 5_000) if ClusterWorld(seed).plan.has_principals)
-
-
-def test_principals_of_some_worlds_meet_what_they_may():
-    outcomes = [ClusterWorld(seed).run() for seed in islice(seeds_with_principals(), 4)]
-
-    assert [outcome.violations for outcome in outcomes] == [[], [], [], []]
-    for what in ("requests of principals", "requests refused", "deeds of principals", "ACLs changed"):
-        assert sum(outcome.counts.get(what, 0) for outcome in outcomes) > 40, what
 
 
 def test_each_host_is_one_principal():
