@@ -325,6 +325,8 @@ def test_group(kafka):
     kafka.create_topic("orders", 1)
     kafka.produce("orders", [b"book"])
     own = {"group.id": "shop", "enable.auto.commit": False, "log_level": 0}
+    # A member that hears of it by a heartbeat joins again, and commits.
+    own |= {"session.timeout.ms": 120_000, "heartbeat.interval.ms": 60_000}
     consumer = Consumer(kafka.client_config("consumer") | own)
     consumer.subscribe(["orders"])
     message = consumer.poll(10)
