@@ -16,6 +16,7 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.local_cluster import LocalCluster, node_ids_in
 from ottla.cluster.image import BrokerState
 from tests.broker.clusters import QUICK_SESSIONS, WAIT_S, create_topic, running_cluster, state_of, until
+from tests.ports import consecutive_free_ports
 from tests.served import ServedBroker
 
 
@@ -121,9 +122,9 @@ async def test_the_controller_is_another_one_when_it_was_killed(tmp_path: Path) 
 
 
 async def test_a_port_in_use_is_one_sentence_and_leaves_nothing_open(tmp_path: Path) -> None:
-    port = _three_free_ports() + 1
+    first, port = consecutive_free_ports(2)
     with socket.create_server(("127.0.0.1", port)):
-        cluster = LocalCluster(ServerConfig(), data_dir=tmp_path, brokers=2, port=port - 1)
+        cluster = LocalCluster(ServerConfig(), data_dir=tmp_path, brokers=2, port=first)
 
         with pytest.raises(StartError, match=f"^cannot listen on 127.0.0.1:{port}: "):
             await cluster.start()
@@ -228,27 +229,15 @@ def test_serve_runs_several_brokers_on_consecutive_ports(tmp_path: Path) -> None
         assert len(served.bootstrap.split(",")) == 3
         assert served.stop() == 0
 
-    first = _three_free_ports()
+    ports = consecutive_free_ports(3)
     with ServedBroker(
-        tmp_path / "data", listen=f"127.0.0.1:{first}", arguments=["--brokers", "3", "--node-id", "5"]
+        tmp_path / "data", listen=f"127.0.0.1:{ports[0]}", arguments=["--brokers", "3", "--node-id", "5"]
     ) as served:
-        assert served.bootstrap == ",".join(f"127.0.0.1:{first + index}" for index in range(3))
+        assert served.bootstrap == ",".join(f"127.0.0.1:{port}" for port in ports)
         assert served.stop() == 0
 
     assert (tmp_path / "data" / "broker-7").is_dir()
     assert "Traceback" not in served.stderr
-
-
-def _three_free_ports() -> int:
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            first = probe.getsockname()[1]
-        try:
-            for port in range(first, first + 3):
-                socket.create_server(("127.0.0.1", port)).close()
-        except (OSError, OverflowError):
-            continue
-        return first
 
 
 async def test_cluster_with_many_partitions_stops_without_a_wait(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The image, built and run as its user would."""
 
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 
 from ottla.cli.app import cli
 from tests.docker.engine import build_image, docker, inspect, wait_until_healthy
+from tests.ports import free_ports
 
 STOPPED_WITHIN_S = 10
 CLEAN_MARK = ".kafka_cleanshutdown"
@@ -25,8 +25,7 @@ def image() -> str:
 
 class Container:
     def __init__(self, image: str, volume: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.bootstrap = f"127.0.0.1:{free.getsockname()[1]}"
+        self.bootstrap = f"127.0.0.1:{free_ports(1)[0]}"
         serve = ("serve", "--listen", "0.0.0.0:9092", "--advertise", self.bootstrap, "--data-dir", "/data")
         publish = ("--publish", f"{self.bootstrap}:9092")
         self.id = docker("run", "--detach", *publish, "--volume", f"{volume}:/data", image, *serve)
