@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
+from ottla.protocol.records.batch import crc_is_valid
 from ottla.protocol.records.record import iterate_records
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
 from ottla.storage.files import storage_error
@@ -155,7 +156,8 @@ class LogReader:
 def first_at_or_after(
     segments: Segments, timestamp: int, *, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
-    """The first record not older than `timestamp`, at or after the log start and below `upper_bound`."""
+    """The first record not older than `timestamp`, at or after the log start and below `upper_bound`. Raises
+    InvalidBatchError where it would be in a damaged batch."""
     for segment in segments:
         if segment.size == 0 or segment.max_timestamp < timestamp:
             continue
@@ -205,6 +207,8 @@ def _largest_in(
 def _first_record(
     batch: ScannedBatch, timestamp: int, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
+    if not crc_is_valid(batch.view, 0, batch.header):
+        raise InvalidBatchError(batch.position, "a batch whose checksum does not match")
     # Markers count, as in Kafka.
     for record in iterate_records(batch.view):
         if record.timestamp >= timestamp and log_start_offset <= record.offset < upper_bound:

@@ -10,11 +10,13 @@ from ottla.protocol.errors import (
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
 )
+from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.storage.log import Log, WouldBlock
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.storage.support import (
     NOW,
+    ROOT,
     TOPIC_ID,
     append,
     batch,
@@ -337,6 +339,19 @@ def test_timestamps_are_looked_up_to_the_record() -> None:
     assert log.offset_of_max_timestamp(50) == (NOW + 240, 48, 0)
     log.delete_records_before(11)
     assert log.offset_for_timestamp(0, 100) == (NOW + 50, 11, 0)
+
+
+def test_no_time_is_found_in_a_damaged_batch() -> None:
+    damaged_bits = range(BATCH_HEADER_SIZE * 8, batch("a").nbytes * 8)
+    for bit in damaged_bits:
+        disk = FakeDisk()
+        log = new_log(disk)
+        append(log, batch("a"), batch("b", timestamp=NOW + 10))
+        disk.flip_bit(ROOT / "t-0" / "00000000000000000000.log", bit)
+
+        with pytest.raises(CorruptMessage, match="a batch whose checksum does not match at position 0"):
+            log.offset_for_timestamp(NOW, 100)
+        assert log.offset_for_timestamp(NOW + 10, 100) == (NOW + 10, 1, 0)
 
 
 def test_truncation_ends_at_a_batch_and_forgets_producers() -> None:

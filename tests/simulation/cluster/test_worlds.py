@@ -108,6 +108,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(310315, id="newer-epoch-that-was-never-committed-beside-all-that-lost-power"),
         pytest.param(308586, id="transaction-whose-topics-were-deleted-before-its-end"),
         pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
+        pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
     ],
 )
 def test_seeds_that_once_failed_pass(seed):
