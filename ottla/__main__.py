@@ -1,6 +1,6 @@
 """`python -m ottla` is the `ottla` command."""
 
-from ottla.cli.main import main
+from ottla.cli.main import command
 
 if __name__ == "__main__":
-    main()
+    command()

@@ -40,7 +40,9 @@ class _Token(NamedTuple):
 
 
 _SPACE = re.compile(r"(?:\s|//[^\n\r]*|/\*.*?\*/|/[^\n\r]*)+", re.DOTALL)
-_WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\-\u00a0-\U0010ffff]*")
+# Begins with a letter, '_', '$' or anything from U+00A0 on; goes on with digits, '.' and '-' too. Said by what it has
+# not, because a range up to the last character takes Python 13 ms to compile.
+_WORD = re.compile(r"[^\x00-#%-@\[-^`{-\x9f][^\x00-#%-,/:-@\[-^`{-\x9f]*")
 _QUOTED = re.compile(r"\"((?:[^\"\\\n\r]|\\[^\n\r])*)\"|'((?:[^'\\\n\r]|\\[^\n\r])*)'")
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _CLASS = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\.)+[A-Za-z_$][A-Za-z0-9_$]*|[A-Za-z_]+LoginModule")
