@@ -87,6 +87,7 @@ nightly: N = 1000000
 nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_ARCHIVE_KILLS=10 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_archive.py
 	OTTLA_SPARK_CLUSTER=1 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_jobs.py
+	OTTLA_SPARK_SECURED=1 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_secured.py
 	$(MAKE) test-pipeline-newest
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
 	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py

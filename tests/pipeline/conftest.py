@@ -71,7 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.name
         return LONG_TESTS_FIRST.index(name) if name in LONG_TESTS_FIRST else len(LONG_TESTS_FIRST)
 
-    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    here = Path(__file__).parent
+    places = [place for place, item in enumerate(items) if item.path.parent == here]
     for place, item in zip(places, sorted((items[place] for place in places), key=turn), strict=True):
         items[place] = item
 
