@@ -42,7 +42,8 @@ class Ended(NamedTuple):
 
 class Tools:
     """Runs tools one after another in one virtual machine, whose start costs more than they do (tests/java/Tools.java).
-    `java`: further options of it. Skips the calling test where there is no Java or Maven, or no way to the jars."""
+    It ends with one whose threads go on. `java`: further options of it. Skips the calling test where there is no Java,
+    no Maven, or no way to the jars."""
 
     def __init__(self, java: Sequence[str] = ()) -> None:
         self._one_at_a_time = threading.Lock()
@@ -62,7 +63,11 @@ class Tools:
             try:
                 self._process.stdin.write(question)
                 self._process.stdin.flush()
-                return Ended(self._read_int(), self._read_output(), self._read_output())
+                status, threads_left = self._read_int(), self._read_int()
+                ended = Ended(status, self._read_output(), self._read_output())
+                if threads_left:
+                    self.close()
+                return ended
             except (OSError, struct.error):
                 self.close()
                 raise TimeoutError(f"{main_class} has not ended within {TOOL_WITHIN_S} s, or Java did") from None
@@ -81,6 +86,10 @@ class Tools:
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
+
+    def threads(self) -> set[str]:
+        """Of the virtual machine, by the first 15 characters of their names; none of one that has ended."""
+        return {task.read_text().strip() for task in Path(f"/proc/{self._process.pid}/task").glob("*/comm")}
 
     def close(self) -> None:
         self._process.kill()

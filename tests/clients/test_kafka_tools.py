@@ -227,6 +227,22 @@ def test_tool_of_kafka_ends_as_expected(outcomes: dict[str, Outcome], tool: Tool
     assert tool.status in (None, status), printed[-2000:]
 
 
+def test_a_tool_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """One that goes on fetching from a broker that has gone takes as much of a processor as it gets."""
+    its_own = Tools()
+    its_own.run(TOOLS + "TopicCommand", "--version")
+    before = its_own.threads()
+    with served_broker(tmp_path / "data") as broker:
+        its_own.run(TOOLS + "TopicCommand", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "t")
+        options = ("--broker-list", broker.bootstrap, "--topics-include", "t", "--report-interval-ms", "500")
+        verified = its_own.run(TOOLS + "ReplicaVerificationTool", *options)
+        left = its_own.threads() - before
+    its_own.close()
+
+    assert "verification process is started" in verified.printed
+    assert [name for name in left if name.startswith(("ReplicaFetcher", "kafka-admin"))] == []
+
+
 def test_a_tool_that_does_not_end_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     its_own = Tools()
     listed = its_own.run(TOOLS + "TopicCommand", "--version")

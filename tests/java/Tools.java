@@ -11,18 +11,23 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command-line tools one after the other in one virtual machine, whose start costs more than they do.
  * Read for each: how many words, then the words: what the tool finds at its standard input, its main class, its
- * arguments. Written for each: the exit status, then what it printed to standard output and to standard error. All
- * numbers have four bytes; words and outputs begin with their length in bytes.
+ * arguments. Written for each: the exit status, how many of its threads go on although they were told to stop, then what
+ * it printed to standard output and to standard error. All numbers have four bytes; words and outputs begin with their
+ * length in bytes.
  */
 public class Tools {
     private static final long HOOKS_WITHIN_MS = 10_000;
+    private static final long THREADS_WITHIN_MS = 1_000;
 
     /** Without a trace of the stack: some tools catch it, and print what they caught. */
     private static class Exited extends RuntimeException {
@@ -87,8 +92,10 @@ public class Tools {
                 }
                 output.begin();
                 errors.begin();
+                Set<Thread> before = threads();
                 answers.writeInt(run(main, arguments));
                 runHooks();
+                answers.writeInt(stopAllBut(before));
                 System.out.flush();
                 System.err.flush();
                 write(answers, output.printed());
@@ -138,5 +145,29 @@ public class Tools {
             thread.start();
             thread.join(HOOKS_WITHIN_MS);
         }
+    }
+
+    private static Set<Thread> threads() {
+        Thread[] found = new Thread[Thread.activeCount() + 100];
+        return new HashSet<>(Arrays.asList(found).subList(0, Thread.enumerate(found)));
+    }
+
+    /** Fetchers and clients that a tool has not closed: they would look for their broker as long as Java runs. */
+    @SuppressWarnings("removal")
+    private static int stopAllBut(Set<Thread> before) throws InterruptedException {
+        int goOn = 0;
+        for (Thread thread : threads()) {
+            if (before.contains(thread)) {
+                continue;
+            }
+            try {
+                thread.stop();
+                thread.join(THREADS_WITHIN_MS);
+            } catch (UnsupportedOperationException sinceJava20) {
+                thread.interrupt();
+            }
+            goOn += thread.isAlive() ? 1 : 0;
+        }
+        return goOn;
     }
 }
