@@ -39,6 +39,7 @@ from ottla.testing.worlds import describe_leak
 from tests.broker.wire import Client
 from tests.fakes.frames import build_request_frame
 from tests.kit.members import busy_member, consumer, polled, send
+from tests.waiting import wait_for
 
 RESETS = 200
 
@@ -223,10 +224,15 @@ def test_old_member_is_unknown_after_a_reset(handle: Kafka) -> None:
     handle.create_topic("orders", partitions=1)
     made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="shop")
     made.poll(timeout_ms=100)
-    handle.group("shop").wait_until_stable(members=1)
-    shop = handle.group("shop")
-    old = HeartbeatRequest(group_id="shop", generation_id=shop.generation, member_id=shop.members[0].member_id)
-    assert answered(handle, old) == ErrorCode.NONE
+
+    def of_now() -> HeartbeatRequest:
+        """Before the member has heard of the topic it assigns nothing, and joins once more when it has."""
+        shop = handle.group("shop")
+        shop.wait_until_stable(members=1)
+        return HeartbeatRequest(group_id="shop", generation_id=shop.generation, member_id=shop.members[0].member_id)
+
+    wait_for(lambda: answered(handle, of_now()) == ErrorCode.NONE, 30, "the member is not known")
+    old = of_now()
 
     leak = next(each for each in handle.reset().leaks if each.groups)
     made.close(autocommit=False)
