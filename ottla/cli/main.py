@@ -11,15 +11,18 @@ import os
 import sys
 from contextlib import suppress
 
+UNWRITTEN = 1
+"""The exit status of a command that did its work, and could not write all that it had to say."""
+
 
 def command() -> None:
     """`main` in a process of its own, which ends at once."""
     try:
         main()
     except SystemExit as ended:
-        if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
-        _end_at_once(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        if not isinstance(ended.code, int | None):
+            raise
+        _end_at_once(ended.code or 0)
 
 
 def main() -> None:
@@ -37,26 +40,21 @@ def main() -> None:
         if question is not None:
             sys.exit(health.run(question))
     if sys.argv[1:2] == ["run"]:
-        sys.exit(_run_status(sys.argv[2:]))
+        _run(sys.argv[2:])
     from ottla.cli.app import cli
 
     cli(prog_name="ottla")
 
 
-def _run_status(arguments: list[str]) -> int:
-    """Of `ottla run`, which has done its work then."""
+def _run(arguments: list[str]) -> None:
+    """Raises SystemExit, as all commands do."""
     if arguments[:1] == ["--"] and arguments[1:]:
         from ottla.cli.operations.run import RunOptions, status_of
 
-        return status_of(RunOptions(tuple(arguments[1:])))
+        sys.exit(status_of(RunOptions(tuple(arguments[1:]))))
     from ottla.cli.commands.run import run_command
 
-    try:
-        run_command(arguments, prog_name="ottla run")
-    except SystemExit as ended:
-        # Of click, and always a number.
-        return int(ended.code or 0)
-    raise AssertionError("a command of click ends by SystemExit")
+    run_command(arguments, prog_name="ottla run")
 
 
 def _end_at_once(status: int) -> None:
@@ -66,7 +64,13 @@ def _end_at_once(status: int) -> None:
     if threading is not None:
         threading._shutdown()
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
+    for stream in filter(None, (sys.stderr, sys.stdout)):
+        try:
             stream.flush()
+        except BrokenPipeError:
+            status = status or UNWRITTEN
+        except OSError as error:
+            status = status or UNWRITTEN
+            with suppress(OSError):
+                os.write(2, f"ottla: the output is not whole: {error.strerror}\n".encode())
     os._exit(status)

@@ -225,14 +225,18 @@ def test_old_member_is_unknown_after_a_reset(handle: Kafka) -> None:
     made = KafkaConsumer("orders", **handle.client_config("consumer", "kafka-python"), group_id="shop")
     made.poll(timeout_ms=100)
 
-    def of_now() -> HeartbeatRequest:
+    asked: list[HeartbeatRequest] = []
+
+    def is_known() -> bool:
         """Before the member has heard of the topic it assigns nothing, and joins once more when it has."""
         shop = handle.group("shop")
         shop.wait_until_stable(members=1)
-        return HeartbeatRequest(group_id="shop", generation_id=shop.generation, member_id=shop.members[0].member_id)
+        member_id = shop.members[0].member_id
+        asked.append(HeartbeatRequest(group_id="shop", generation_id=shop.generation, member_id=member_id))
+        return answered(handle, asked[-1]) == ErrorCode.NONE
 
-    wait_for(lambda: answered(handle, of_now()) == ErrorCode.NONE, 30, "the member is not known")
-    old = of_now()
+    wait_for(is_known, 30, "the member is not known")
+    old = asked[-1]
 
     leak = next(each for each in handle.reset().leaks if each.groups)
     made.close(autocommit=False)
