@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
-from ottla.protocol.records.batch import crc_is_valid
 from ottla.protocol.records.record import iterate_records
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
 from ottla.storage.files import storage_error
@@ -157,13 +156,13 @@ def first_at_or_after(
     segments: Segments, timestamp: int, *, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
     """The first record not older than `timestamp`, at or after the log start and below `upper_bound`. Raises
-    InvalidBatchError where it would be in a damaged batch."""
+    InvalidBatchError where a damaged batch comes first: its header does not say what times it has."""
     for segment in segments:
         if segment.size == 0 or segment.max_timestamp < timestamp:
             continue
         relative = segment.time_index.offset_before(timestamp)
         position = segment.anchor_for(segment.base_offset + relative).position
-        for batch in segment.batches_from(position):
+        for batch in segment.batches_from(position, check_crc=True):
             if batch.header.base_offset >= upper_bound:
                 return None
             if batch.header.max_timestamp >= timestamp and batch.header.last_offset >= log_start_offset:
@@ -192,7 +191,7 @@ def with_largest_timestamp(
 def _largest_in(
     segment: Segment, position: int, log_start_offset: int, upper_bound: int, best: FoundTimestamp | None
 ) -> FoundTimestamp | None:
-    for batch in segment.batches_from(position):
+    for batch in segment.batches_from(position, check_crc=True):
         if batch.header.base_offset >= upper_bound:
             break
         if batch.header.last_offset >= log_start_offset and (
@@ -207,8 +206,6 @@ def _largest_in(
 def _first_record(
     batch: ScannedBatch, timestamp: int, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
-    if not crc_is_valid(batch.view, 0, batch.header):
-        raise InvalidBatchError(batch.position, "a batch whose checksum does not match")
     # Markers count, as in Kafka.
     for record in iterate_records(batch.view):
         if record.timestamp >= timestamp and log_start_offset <= record.offset < upper_bound:

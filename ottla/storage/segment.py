@@ -398,8 +398,8 @@ class Segment:
             del ends[next(iter(ends))]
         ends[offset] = position
 
-    def batches_from(self, position: int) -> Iterator[ScannedBatch]:
-        return scan(self.file, position, self.size, check_crc=False)
+    def batches_from(self, position: int, *, check_crc: bool = False) -> Iterator[ScannedBatch]:
+        return scan(self.file, position, self.size, check_crc=check_crc)
 
     def begin_timestamp(self) -> int:
         """When the segment began, by its first batch, or -1; that decides when it is rolled."""
