@@ -6,30 +6,18 @@ import socket
 
 # Below the ports that the system hands out by itself: while a server is down no other process gets its port.
 PORTS = range(20_000, 32_000)
-# Of servers that listen side by side.
-CONSECUTIVE_PORTS = range(18_000, 20_000)
 # Servers that are down own theirs.
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that stay free while their owner is down; no port is given out twice."""
-    worker, workers = _this_worker()
-    candidates = PORTS[worker::workers]
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.choice(candidates)
-        if port not in _given and _is_free(port):
-            _given.add(port)
-            ports.append(port)
-    return ports
+    return [port for _ in range(count) for port in consecutive_free_ports(1)]
 
 
 def consecutive_free_ports(count: int) -> range:
     """The same, side by side."""
-    worker, workers = _this_worker()
-    share = len(CONSECUTIVE_PORTS) // workers
-    candidates = CONSECUTIVE_PORTS[worker * share : (worker + 1) * share]
+    candidates = _ports_of_this_worker()
     while True:
         first = random.choice(candidates[: len(candidates) - count + 1])
         ports = range(first, first + count)
@@ -48,8 +36,9 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _this_worker() -> tuple[int, int]:
-    """Which of how many processes that share a test run (pytest-xdist); each has ports of its own."""
+def _ports_of_this_worker() -> range:
+    """Each of the processes that share a test run (pytest-xdist) has ports of its own."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return worker % workers, workers
+    share = len(PORTS) // workers
+    return PORTS[worker % workers * share :][:share]
