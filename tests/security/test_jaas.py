@@ -107,6 +107,25 @@ def test_a_string_that_is_cut_short_says_where_it_begins(quote: str) -> None:
         parse_jaas(f"{begun}hidden;")
 
 
+def test_characters_of_a_value_without_quotes() -> None:
+    def is_read(value: str) -> bool:
+        try:
+            return options(f"key={value}") == {"key": value}
+        except JaasError:
+            return False
+
+    characters = [chr(code) for code in (*range(0x180), 0x2028, 0xFFFF, 0x10FFFF)]
+    begins = [each for each in characters if is_read(each)]
+    goes_on = [each for each in characters if is_read(f"a{each}a")]
+
+    beyond = [each for each in characters if each >= "\u00a0"]
+    # Skipped between words, and part of a word that has begun.
+    spaces = [each for each in beyond if each.isspace()]
+    letters = sorted(f"$_{string.ascii_letters}")
+    assert begins == [*letters, *(each for each in beyond if each not in spaces)]
+    assert goes_on == [*sorted([*letters, *string.digits, ".", "-"]), *beyond]
+
+
 @given(
     st.dictionaries(
         st.text(string.ascii_letters, min_size=1),
