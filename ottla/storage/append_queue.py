@@ -5,7 +5,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple
 
-from ottla.protocol.errors import KafkaStorageError
+from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import marker_of
@@ -114,7 +114,12 @@ class AppendQueue:
             records, self._validation, now_wall_ms, origin is _CLIENT, zstd_allowed
         )
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
-            first = self._producers.manager.check(header, guard)
+            try:
+                first = self._producers.manager.check(header, guard)
+            except OutOfOrderSequenceNumber:
+                if not self._producers.add_batches_before_snapshot():
+                    raise
+                first = self._producers.manager.check(header, guard)
             if first is not None:
                 # Kafka answers the batch's timestamp as the time of the append, whatever the topic's timestamps are.
                 at = first.timestamp

@@ -17,6 +17,7 @@ from ottla.storage.producer_snapshot import CorruptSnapshot
 from ottla.storage.producer_snapshots import ProducerSnapshots, SnapshotWrite
 from ottla.storage.producer_state import ProducerStateManager
 from ottla.storage.producer_table import ProducerTable
+from ottla.storage.producer_tail import producers_before
 
 SNAPSHOT_IN_PLACE_MAX = 2048
 """Up to so many producers, writing their snapshot takes a millisecond or two."""
@@ -39,7 +40,7 @@ def rebuild_producers(
     start = segments[0].base_offset
     for offset in snapshots.newest_first(at_most=end_offset if index_from is None else index_from):
         try:
-            producers.load(snapshots.read(offset), now_wall_ms)
+            producers.load(snapshots.read(offset), now_wall_ms, offset)
         except CorruptSnapshot:
             snapshots.remove(offset)
         else:
@@ -90,6 +91,22 @@ class LogProducers:
         producers.add_batches_before(self._known_before)
         self._known_before = _NO_PRODUCERS
         return producers
+
+    def add_batches_before_snapshot(self) -> bool:
+        """Read what the snapshot has left out (`producer_tail`); False if there is nothing more to be known.
+
+        Raises KafkaStorageError; then it may be asked again."""
+        local, manager = self._local, self.manager
+        offset = manager.snapshot_offset
+        if offset is None:
+            return False
+
+        def read() -> None:
+            manager.add_batches_before(producers_before(local.segments, offset, self.seen_ms))
+
+        local.attempt("read the batches of producers of", read)
+        manager.snapshot_offset = None
+        return True
 
     def _new_manager(self) -> ProducerStateManager:
         return ProducerStateManager(self._local.config.producer_id_expiration_ms)
@@ -218,7 +235,7 @@ class ProducersRestore:
         """An error leaves `is_complete` False: the log then reads by itself, and raises it."""
         try:
             if self._snapshot is not None:
-                self.producers.load(self._snapshot, self._now_wall_ms)
+                self.producers.load(self._snapshot, self._now_wall_ms, self._start_offset)
             for piece in self._pieces:
                 for batch in scan(piece.file, piece.position, piece.size, check_crc=False):
                     header = batch.header

@@ -12,7 +12,8 @@ The first batch of a transaction presents a guard (`verification_guards`).
 The order of use: `check` or `check_marker` before the offset is assigned, `update` or `update_by_marker` once it is;
 then `confirm` when the batch is written, or `undo` when it could not be. `replay` does for batches read from the log
 what the updates do for new ones, unchecked.
-Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do.
+Snapshots are Kafka's `.snapshot` files; they hold only the last batch of each producer, as Kafka's do. Those before it
+are read from the log when they are missed (`producer_tail`).
 
 A client can get as many producer ids as it likes, and all of them are remembered for a day. So nothing is done for all
 producers at once (`producer_table`).
@@ -68,6 +69,8 @@ class ProducerStateManager:
 
     def __init__(self, expiration_ms: int = EXPIRATION_MS) -> None:
         self.expiration_ms = expiration_ms
+        self.snapshot_offset: int | None = None
+        """Of the batches below it, only the last one of each producer is known; the log may have more."""
         self._table = ProducerTable()
         # The table's own, at hand for every batch.
         self._recent = self._table.recent
@@ -259,32 +262,38 @@ class ProducerStateManager:
 
     def _begin_with(self, table: ProducerTable) -> None:
         self._table, self._recent = table, table.recent
+        self.snapshot_offset = None
         self._unconfirmed.clear()
         self._guards.clear()
         self._transactions, self._confirmed_transactions = Transactions(), None
 
     def add_batches_before(self, earlier: ProducerTable) -> None:
-        """After `load` and `replay`: a snapshot has one batch of each producer, and what was known of this log before
-        it was truncated has up to four that precede it. They may come again too."""
+        """After `load` and `replay`: a snapshot has one batch of each producer, and `earlier` up to four that precede
+        it. They may come again too."""
         for producer_id in earlier.ids_with_batches():
-            state, before = self._table.find(producer_id), earlier[producer_id]
-            if state is not None and before.epoch == state.epoch and state.batches:
-                self._table.take_packed(producer_id)
-                batches = _with_those_before(state.batches, before.batches)
-                self._recent[producer_id] = state._replace(batches=batches)
+            before = earlier[producer_id]
+            state = self._recent.get(producer_id) or self._table.take_packed(producer_id)
+            if state is not None:
+                self._recent[producer_id] = _with_batches_before(state, before)
+            unconfirmed = self._unconfirmed.get(producer_id)
+            if unconfirmed is not None:
+                self._unconfirmed[producer_id] = _with_batches_before(unconfirmed, before)
+            if not self._unconfirmed:
                 self.confirm()
 
     def snapshot_bytes(self) -> bytes:
         """The contents of a `.snapshot` file for the log end offset of now."""
         return b"".join(encode_snapshot(self._table.entries()))
 
-    def load(self, snapshot: bytes, now_wall_ms: int) -> None:
-        """Replace everything by what a snapshot holds. Raises CorruptSnapshot, and then changes nothing.
+    def load(self, snapshot: bytes, now_wall_ms: int, snapshot_offset: int) -> None:
+        """Replace everything by what the snapshot at `snapshot_offset` holds. Raises CorruptSnapshot, and then changes
+        nothing.
 
         Each producer counts as seen now: how long it has been silent stands in no file.
         """
         entries = decode_snapshot(snapshot)
         self._begin_with(ProducerTable.of_entries(entries, now_wall_ms))
+        self.snapshot_offset = snapshot_offset if len(self._table) else None
         for first_offset, producer_id in sorted(open_transactions(entries)):
             self._transactions.begin(producer_id, first_offset)
 
@@ -392,11 +401,11 @@ def _of_an_older_epoch(producer_id: int, epoch: int, seen: int) -> InvalidProduc
     return InvalidProducerEpoch(f"epoch {epoch} of producer {producer_id}, {seen} was seen")
 
 
-def _with_those_before(
-    batches: tuple[ProducerBatch, ...], earlier: tuple[ProducerBatch, ...]
-) -> tuple[ProducerBatch, ...]:
-    oldest = batches[0]
-    for position, batch in enumerate(earlier):
+def _with_batches_before(state: ProducerState, earlier: ProducerState) -> ProducerState:
+    if not state.batches or earlier.epoch != state.epoch:
+        return state
+    oldest = state.batches[0]
+    for position, batch in enumerate(earlier.batches):
         if (batch.last_sequence, batch.last_offset) == (oldest.last_sequence, oldest.last_offset):
-            return (*earlier[:position], *batches)[-BATCHES_KEPT:]
-    return batches
+            return state._replace(batches=(*earlier.batches[:position], *state.batches)[-BATCHES_KEPT:])
+    return state

@@ -60,7 +60,7 @@ async def test_snapshot_of_many_is_written_in_a_thread(tmp_path: Path, monkeypat
         await until(broker, path.exists)
 
         loaded = ProducerStateManager()
-        loaded.load(path.read_bytes(), 0)
+        loaded.load(path.read_bytes(), 0, COUNT)
         assert set(loaded.states) == set(range(COUNT))
         assert threads
         assert threading.main_thread().name not in threads

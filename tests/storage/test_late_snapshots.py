@@ -82,7 +82,7 @@ def test_late_snapshot_has_the_producers_as_of_the_roll() -> None:
     assert snapshots_of(log) == [4]
     assert not log.has_snapshot_to_write
     loaded = ProducerStateManager()
-    loaded.load(log._producers.snapshots.read(4), NOW)
+    loaded.load(log._producers.snapshots.read(4), NOW, 4)
     assert last_batches(loaded) == {producer: (0, producer) for producer in range(4)}
     assert last_batches(reopened(disk, FOREVER).producers) == last_batches(log.producers)
 
@@ -288,7 +288,7 @@ class LateSnapshots(RuleBasedStateMachine):
     def snapshots_say_what_was_below_them(self) -> None:
         for offset in snapshots_of(self.log) if hasattr(self, "log") else ():
             loaded = ProducerStateManager()
-            loaded.load(self.log._producers.snapshots.read(offset), NOW)
+            loaded.load(self.log._producers.snapshots.read(offset), NOW, offset)
             assert last_batches(loaded) == self.known(offset)
 
     @invariant()

@@ -81,7 +81,7 @@ def test_a_snapshot_keeps_what_decides_about_the_next_batch(headers: list[BatchH
     for header in headers:
         answer(partition, header)
     loaded = ProducerStateManager()
-    loaded.load(partition.producers.snapshot_bytes(), 0)
+    loaded.load(partition.producers.snapshot_bytes(), 0, 0)
 
     assert loaded.snapshot_bytes() == partition.producers.snapshot_bytes()
     assert {

@@ -271,7 +271,7 @@ def test_producer_whose_batch_is_not_yet_written_does_not_expire():
 def test_a_snapshot_is_read_as_kafka_reads_it():
     """What ProducerStateManager.readSnapshot printed of these bytes."""
     producers = ProducerStateManager()
-    producers.load(golden.SNAPSHOT, now_wall_ms=3)
+    producers.load(golden.SNAPSHOT, now_wall_ms=3, snapshot_offset=0)
     first = {"first_sequence": 2147483000, "last_sequence": 2351, "timestamp": 1700000002999}
     assert dict(producers.states) == {
         9: ProducerState(1, (ProducerBatch(first_offset=77, last_offset=3076, **first),), 1700000002999, seen_ms=3),
@@ -290,7 +290,7 @@ def test_a_snapshot_is_read_as_kafka_reads_it():
 def test_only_the_last_batch_is_a_duplicate_after_a_restart():
     partition = partition_with(batch(0), batch(1, 3))
     restarted = Partition(ProducerStateManager(), partition.log_end_offset)
-    restarted.producers.load(partition.producers.snapshot_bytes(), now_wall_ms=0)
+    restarted.producers.load(partition.producers.snapshot_bytes(), now_wall_ms=0, snapshot_offset=4)
 
     assert restarted.append(batch(1, 3)) == DuplicateOf(1, 3, 1000)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -302,14 +302,14 @@ def test_an_empty_snapshot():
     content = ProducerStateManager().snapshot_bytes()
     assert len(content) == 10
     producers = partition_with(batch(0)).producers
-    producers.load(content, 0)
+    producers.load(content, 0, 0)
     assert len(producers) == 0
 
 
 @pytest.mark.parametrize("size", range(10))
 def test_a_torn_snapshot_is_corrupt(size: int):
     with pytest.raises(CorruptSnapshot):
-        ProducerStateManager().load(golden.SNAPSHOT[:size], 0)
+        ProducerStateManager().load(golden.SNAPSHOT[:size], 0, 0)
 
 
 @given(st.integers(0, len(golden.SNAPSHOT) - 1), st.integers(1, 255))
@@ -320,7 +320,7 @@ def test_a_changed_snapshot_is_corrupt_and_changes_nothing(at: int, change: int)
     before = dict(producers.states)
 
     with pytest.raises(CorruptSnapshot):
-        producers.load(bytes(damaged), 0)
+        producers.load(bytes(damaged), 0, 0)
     assert dict(producers.states) == before
 
 
@@ -329,4 +329,4 @@ def test_a_count_that_is_not_there_is_corrupt(count: int):
     entries = count.to_bytes(4, "big", signed=True) + golden.SNAPSHOT[10:]
     content = golden.SNAPSHOT[:2] + crc32c(entries).to_bytes(4, "big") + entries
     with pytest.raises(CorruptSnapshot):
-        ProducerStateManager().load(content, 0)
+        ProducerStateManager().load(content, 0, 0)

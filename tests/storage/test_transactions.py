@@ -214,7 +214,7 @@ def test_snapshot_keeps_transactions_open(log: Log) -> None:
     write(log, "a", producer=9)
     write(log, "b", producer=7)
     restored = ProducerStateManager()
-    restored.load(log.producers.snapshot_bytes(), NOW)
+    restored.load(log.producers.snapshot_bytes(), NOW, 2)
 
     assert list(restored.open_transactions.items()) == [(9, 0), (7, 1)]
     assert restored.last_stable_offset(2, 0) == 0

@@ -182,7 +182,7 @@ def _snapshot(content: bytes, damage: Damage) -> Iterator[Fields]:
     """The producers that the partition remembered when the snapshot was taken."""
     table = ProducerStateManager()
     try:
-        table.load(content, 0)
+        table.load(content, now_wall_ms=0, snapshot_offset=0)
     except CorruptSnapshot as error:
         damage.add(str(error))
         return

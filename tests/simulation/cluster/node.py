@@ -64,7 +64,6 @@ class Node:
         self.has_lost_records = False
         # Files, when the broker had stopped in an orderly way.
         self.left_open = 0
-        self.began_us = 0
         self._lives = 0
         self._boots = 0
 
@@ -103,7 +102,6 @@ class Node:
         """Whether it has started; a crash may come first."""
         world = self._world
         self._lives += 1
-        self.began_us = world.loop.now_us
         self.has_failing_disk = False
         world.trace.note("start", self.host, self._lives)
         process = Process(f"{self.host} life {self._lives}")

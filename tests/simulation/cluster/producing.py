@@ -12,7 +12,6 @@ from ottla.protocol.records.record import Record, build_batch
 from tests.histories.events import Acknowledged, Sent
 from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.cluster.plan import DELIVERY_TIMEOUT_MS
-from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -125,12 +124,12 @@ class IdempotentProducer:
                 except OSError:
                     failed = True
                 else:
-                    failed = not self._took(response, wire, after_failure=failed) or failed
+                    failed = not self._took(response, after_failure=failed) or failed
             if failed:
                 self.client.metadata_is_stale()
                 await self.world.sleep_ms(self.rng.randint(20, 300))
 
-    def _took(self, response: Any, wire: Wire, *, after_failure: bool) -> bool:
+    def _took(self, response: Any, *, after_failure: bool) -> bool:
         """Whether the first waiting batch is acknowledged by this answer to it."""
         answer = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
@@ -146,9 +145,7 @@ class IdempotentProducer:
             sequence = (self.producer_id, self.producer_epoch, batch.base_sequence)
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL, sequence)
             return True
-        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.world.began_after(batch.first_sent_us, wire):
-            self._begin_again()
-        elif error not in PASSING:
+        if error not in PASSING:
             self.world.judge_error(error, f"{self.name}: batch {batch.base_sequence} to {batch.partition}")
         return False
 
@@ -159,8 +156,7 @@ class IdempotentProducer:
         return self.world.plan.expires_producers and first_sent_us > 0 and waited_us > DELIVERY_TIMEOUT_MS * 1000
 
     def _begin_again(self) -> None:
-        """A snapshot of producers, in Kafka's format, keeps one batch of each: after a restart from it a broker does
-        not know that the earlier ones of those under way together are repetitions. What is waiting stays in doubt."""
+        """What is waiting stays in doubt."""
         self.world.judge.counts["producers forgotten"] += 1
         self.producer_id = NO_PRODUCER_ID
         self.beginnings += 1

@@ -12,6 +12,7 @@ from ottla.broker.replicas.current_leader import in_doubt
 from ottla.storage import compaction
 from ottla.storage.append_queue import AppendQueue
 from ottla.storage.files import storage_error
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.retention import Retention
 from ottla.storage.segment import Segment
 
@@ -72,6 +73,10 @@ def speaks_as_a_follower_for_its_leader(patch: Patch) -> None:
     patch.setattr(fetch_responses, "_certain", lambda replicas, _, error: in_doubt(replicas, error))
 
 
+def knows_one_batch_of_each_producer_of_a_snapshot(patch: Patch) -> None:
+    patch.setattr(LogProducers, "add_batches_before_snapshot", lambda _: False)
+
+
 SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "compacts latest records away": compacts_latest_records_away,
     "compacts every third record away": compacts_every_third_record_away,
@@ -81,4 +86,5 @@ SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "rolls at the wrong offset": rolls_at_the_wrong_offset,
     "indexes the next offset": indexes_the_next_offset,
     "speaks as a follower for its leader": speaks_as_a_follower_for_its_leader,
+    "knows one batch of each producer of a snapshot": knows_one_batch_of_each_producer_of_a_snapshot,
 }

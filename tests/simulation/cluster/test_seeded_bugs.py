@@ -30,6 +30,7 @@ LOGS_FOUND_BY = {
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
     "speaks as a follower for its leader": 33,
+    "knows one batch of each producer of a snapshot": 6,
 }
 UPKEEP_FOUND_BY = {
     "reads without checksums": 42,

@@ -248,11 +248,6 @@ class ClusterWorld:
         node = self.nodes_of_processes.get(process)
         return -1 if node is None or node.inspector is None else node.inspector.term
 
-    def began_after(self, moment_us: int, wire: Wire) -> bool:
-        """Whether the broker at the other end has been started since, or is none any more."""
-        node = self.nodes_of_processes.get(process_behind(wire))
-        return node is None or node.began_us > moment_us
-
     def next_commit(self) -> int:
         self._commits += 1
         return self._commits
