@@ -53,6 +53,9 @@ class KnownIds:
                 continue
             if is_new:
                 self._look_at_loaded(hosted, replica.log)
+            if replica.log.failure is not None:
+                # In the next step it loads what the log has (`TransactionCoordinatorLoader.log_failed`).
+                continue
             all_is_committed = replica.high_watermark == replica.log.log_end_offset
             if hosted.index in self._changed and all_is_committed and _is_quiet(hosted):
                 self._changed.remove(hosted.index)

@@ -109,6 +109,7 @@ def test_acknowledged_records_survive_a_blackout(seed):
         pytest.param(308586, id="transaction-whose-topics-were-deleted-before-its-end"),
         pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
         pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
+        pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
     ],
 )
 def test_seeds_that_once_failed_pass(seed):
