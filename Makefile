@@ -94,6 +94,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_STREAMS=10 $(BIN)/python -m pytest tests/clients/test_kafka_streams.py
 	OTTLA_BANK=600 $(BIN)/python -m pytest tests/clients/test_bank_transfers.py
 	OTTLA_KGO=1 $(BIN)/python -m pytest tests/clients/test_franz_go.py
+	OTTLA_FAILED_SEEDS=1 $(BIN)/python -m pytest tests/simulation/cluster/test_worlds.py
 	OTTLA_SUITE=1 $(BIN)/python -m pytest tests/kit/test_suite_isolation.py tests/kit/test_workers.py tests/kit/test_java_clients.py
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
