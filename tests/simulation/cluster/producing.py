@@ -30,6 +30,8 @@ class Batch:
     values: list[str]
     records: bytes
     first_sent_us: int = 0
+    deleted_before: int = 0
+    """The log start when it was first sent."""
 
 
 @dataclass
@@ -110,7 +112,9 @@ class IdempotentProducer:
             partition = self.waiting[0].partition
             wire, _ = await self.client.leader(partition)
             for batch in self.waiting:
-                batch.first_sent_us = batch.first_sent_us or self.world.now_us
+                if not batch.first_sent_us:
+                    batch.first_sent_us = self.world.now_us
+                    batch.deleted_before = self.world.deleted_before(batch.partition)
             requests = [produce_request(batch.partition, batch.records, ACKS_ALL) for batch in self.waiting]
             calls = [
                 self.world.loop.create_task(wire.call(request, self.version, within_ms=REQUEST_TIMEOUT_MS))
@@ -145,9 +149,15 @@ class IdempotentProducer:
             sequence = (self.producer_id, self.producer_epoch, batch.base_sequence)
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL, sequence)
             return True
-        if error not in PASSING:
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_deleted(batch):
+            self._begin_again()
+        elif error not in PASSING:
             self.world.judge_error(error, f"{self.name}: batch {batch.base_sequence} to {batch.partition}")
         return False
+
+    def _may_be_deleted(self, batch: Batch) -> bool:
+        """Since it was first sent: a leader that has been started, or has copied the log, finds it nowhere."""
+        return self.world.deleted_before(batch.partition) > batch.deleted_before
 
     def _has_waited_too_long(self) -> bool:
         """Where brokers forget producers, a batch that is sent again later than that is no repetition to them."""
