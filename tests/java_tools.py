@@ -1,9 +1,11 @@
-"""Apache Kafka's own command-line tools, fetched with Maven and run on this machine's Java."""
+"""Apache Kafka's own command-line tools, fetched with Maven and run on this machine's Java, and programs of ours."""
 
 import atexit
 import functools
+import hashlib
 import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +33,21 @@ def classpath() -> str:
             pytest.skip(str(reason))
 
 
+def program(source: Path, jars: str, options: Sequence[str] = ()) -> list[str]:
+    """The command of a program of one file. Java would compile it at each start, for two seconds: it is done once for
+    all processes. Raises CalledProcessError."""
+    key = hashlib.sha256(source.read_bytes() + jars.encode()).hexdigest()[:16]
+    classes = Path.home() / ".m2" / f"ottla-{source.stem}-{key}"
+    with alone("javac"):
+        if not classes.exists():
+            classes.parent.mkdir(exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=classes.parent) as made:
+                compiler = ["java", *OPTIONS, "--module", "jdk.compiler/com.sun.tools.javac.Main"]
+                subprocess.run([*compiler, "-cp", jars, "-d", f"{made}/classes", source], check=True)
+                Path(made, "classes").rename(classes)
+    return ["java", *OPTIONS, *options, "-cp", f"{classes}:{jars}", source.stem]
+
+
 class Ended(NamedTuple):
     """How a tool did."""
 
@@ -47,9 +64,11 @@ class Tools:
 
     def __init__(self, java: Sequence[str] = ()) -> None:
         self._one_at_a_time = threading.Lock()
-        command = ["java", *OPTIONS, *java, "-cp", classpath(), str(DRIVER)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            program(DRIVER, classpath(), java),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
 
     def run(self, main_class: str, *arguments: str | Path, stdin: str = "") -> Ended:

@@ -13,7 +13,7 @@ from tests.cli.hanging import write_hanging
 from tests.cli.runner import run
 from tests.clients.test_confluent_kafka import create_topic
 from tests.clients.test_kafka_tools import AT, TOOLS, Tool, run_all
-from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath, run_tool
+from tests.java_tools import TOOL_WITHIN_S, classpath, program, run_tool
 from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
 
 
 def seen_by_client(broker: ServedBroker) -> list[str]:
-    command = ["java", *OPTIONS, "-cp", classpath(), str(SOURCE), broker.bootstrap]
+    command = [*program(SOURCE, classpath()), broker.bootstrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TOOL_WITHIN_S)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()

@@ -12,7 +12,7 @@ from ottla.broker.config.definitions import SERVER_OPTIONS
 from ottla.broker.config.properties import parse_properties
 from ottla.cli.kafka_image.environment import NO_PROPERTIES, properties_text
 from tests.cli.kafka_image.examples import SINGLE_NODE, TESTCONTAINERS
-from tests.java_tools import OPTIONS, TOOL_WITHIN_S, classpath
+from tests.java_tools import TOOL_WITHIN_S, classpath, program
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -51,7 +51,7 @@ def by_kafka(cases: Sequence[Case]) -> list[str]:
         f"{' '.join(encoded(f'{name}={value}') for name, value in variables.items())}|{encoded(mounted)}"
         for variables, mounted in cases
     ]
-    command = ["java", *OPTIONS, "-cp", classpath(), str(SOURCE)]
+    command = program(SOURCE, classpath())
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=2 * TOOL_WITHIN_S)
     assert done.returncode == 0, done.stderr[-3000:]
     return [base64.b64decode(line).decode() for line in done.stdout.splitlines() if line and " " not in line]

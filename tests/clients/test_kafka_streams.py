@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from benchmarks import apache_kafka
 from benchmarks.figure import NotMeasured
 from tests.cluster_processes import ClusterProcesses, etcd_is_installed
-from tests.java_tools import OPTIONS
+from tests.java_tools import program
 from tests.locks import alone
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -47,7 +47,7 @@ class WordCount:
         self._directory = cluster.directory / name
         self._directory.mkdir()
         arguments = [cluster.bootstrap, str(self._directory), name, str(len(cluster.brokers))]
-        self._command = ["java", *OPTIONS, "-cp", classpath, str(SOURCE), *arguments]
+        self._command = [*program(SOURCE, classpath), *arguments]
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:

@@ -19,7 +19,7 @@ from testcontainers.core.network import Network
 from benchmarks import apache_kafka
 from benchmarks.figure import NotMeasured
 from tests.docker.engine import TESTCONTAINERS, build_kafka_image
-from tests.java_tools import OPTIONS
+from tests.java_tools import program
 from tests.locks import alone
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -96,7 +96,7 @@ def test_testcontainers_for_java(image: str) -> None:
             pytest.skip(str(reason))
 
     done = subprocess.run(
-        ["java", *OPTIONS, "-cp", classpath, str(JAVA / "Containers.java"), image],
+        [*program(JAVA / "Containers.java", classpath), image],
         env=os.environ | TESTCONTAINERS,
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.java_tools import OPTIONS, classpath
+from tests.java_tools import classpath, program
 
 SOURCE = Path(__file__).parents[1] / "java" / "Clients.java"
 SAID_WITHIN_S = 90
@@ -16,7 +16,7 @@ class JavaClients:
     """Skips the calling test where there is no Java, no Maven, or no way to Kafka's jars."""
 
     def __init__(self) -> None:
-        command = ["java", *OPTIONS, "-cp", classpath(), str(SOURCE)]
+        command = program(SOURCE, classpath())
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
