@@ -26,22 +26,24 @@ def producers_before(segments: Segments, offset: int, now_wall_ms: int) -> Produ
     """The producers of the last batches before `offset`, some `BATCHES_MAX` of them or `BYTES_MAX`.
 
     A damaged batch ends the look backward, for what it says may be wrong. Raises OSError."""
-    headers: list[list[BatchHeader]] = []
+    found: list[list[BatchHeader]] = []
     count = size = 0
     try:
         for stretch in _stretches_before(segments, offset):
             size += stretch.end - stretch.start
             if count >= BATCHES_MAX or size > BYTES_MAX:
                 break
-            headers.append(_produced(stretch))
-            count += len(headers[-1])
+            found.append(_headers(stretch))
+            count += len(found[-1])
     except InvalidBatchError:
         pass
     producers = ProducerStateManager()
-    for of_stretch in reversed(headers):
-        for header in of_stretch:
-            producers.update(header, header.base_offset, now_wall_ms)
-            producers.confirm()
+    for headers in reversed(found):
+        for header in headers:
+            # A marker is no batch that comes again.
+            if not header.attributes & CONTROL_BIT:
+                producers.update(header, header.base_offset, now_wall_ms)
+                producers.confirm()
     return producers.states
 
 
@@ -71,8 +73,6 @@ def _stretches_before(segments: Segments, offset: int) -> Iterator[_Stretch]:
         end = segments[n].size
 
 
-def _produced(stretch: _Stretch) -> list[BatchHeader]:
-    """Markers say nothing of the batches before them, unless their epoch is newer; then none of these comes again."""
+def _headers(stretch: _Stretch) -> list[BatchHeader]:
     batches = indexable(scan(stretch.segment.file, stretch.start, stretch.end), stretch.segment.base_offset)
-    headers = (batch.header for batch in batches)
-    return [header for header in headers if header.producer_id >= 0 and not header.attributes & CONTROL_BIT]
+    return [batch.header for batch in batches]

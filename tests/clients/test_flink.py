@@ -12,7 +12,7 @@ from benchmarks.figure import NotMeasured
 from tests.clients.frame_relay import FrameRelay
 from tests.clients.test_confluent_kafka import create_topic
 from tests.clients.test_librdkafka_transactions import TO_THE_END, consumer, until_end
-from tests.java_tools import OPTIONS
+from tests.java_tools import program
 from tests.locks import alone
 from tests.ports import free_ports
 from tests.served import ServedBroker
@@ -30,17 +30,14 @@ OPENED = ("java.lang", "java.util", "java.util.concurrent", "java.net", "java.io
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the compiled job, but for its arguments; skips where Java, Maven or the jars cannot be had."""
+def job() -> list[str]:
+    """The command of the job, but for its arguments; skips where Java, Maven or the jars cannot be had."""
     with alone("maven"):
         try:
             jars = apache_kafka.classpath(POM)
         except NotMeasured as reason:
             pytest.skip(str(reason))
-    classes = tmp_path_factory.mktemp("flink")
-    subprocess.run(["javac", "-d", classes, "-cp", jars, JOB], check=True)
-    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
-    return ["java", *OPTIONS, *opened, "-cp", f"{classes}:{jars}", JOB.stem]
+    return program(JOB, jars, [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED])
 
 
 class Relayed:

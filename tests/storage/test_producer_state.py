@@ -287,7 +287,7 @@ def test_a_snapshot_is_read_as_kafka_reads_it():
     assert producers.snapshot_bytes() == golden.SNAPSHOT
 
 
-def test_only_the_last_batch_is_a_duplicate_after_a_restart():
+def test_only_the_last_batch_of_a_snapshot_is_a_duplicate():
     partition = partition_with(batch(0), batch(1, 3))
     restarted = Partition(ProducerStateManager(), partition.log_end_offset)
     restarted.producers.load(partition.producers.snapshot_bytes(), now_wall_ms=0, snapshot_offset=4)

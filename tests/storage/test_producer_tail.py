@@ -150,6 +150,17 @@ def test_look_backward_is_bounded(count: int, size: int, monkeypatch: pytest.Mon
     assert sum(len(state.batches) > 1 for state in log.producers.states.values()) < 2 * BATCHES_MAX
 
 
+def test_batches_without_a_producer_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, sent(0), *[batch("x") for _ in range(8 * BATCHES_MAX)], sent(1))
+    log.roll()
+    log = reopened(disk)
+
+    assert bytes_read_by(log, sent(0), monkeypatch) < 3 * BATCHES_MAX * len(batch("x"))
+    assert first_offset(log, sent(1)) == 8 * BATCHES_MAX + 1
+
+
 def test_damaged_batch_ends_the_look_backward() -> None:
     """What a batch says whose checksum does not match may be wrong."""
     disk = FakeDisk()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.security.distinguished_name import alternative_names_of, end_of, subject_of
+from tests.java_tools import program
 from tests.tls.certificates import Authority
 
 CA = Authority()
@@ -103,19 +104,17 @@ def _attributes(draw: st.DrawFn) -> NameAttribute:
     return NameAttribute(kind, text, draw(st.sampled_from(usable)), _validate=False)
 
 
-def _java(certificates: list[bytes], directory: Path) -> list[str]:
+def _java(certificates: list[bytes]) -> list[str]:
     if shutil.which("javac") is None:
         pytest.skip("there is no Java compiler")
-    subprocess.run(["javac", "-d", directory, Path(__file__).with_name("Names.java")], check=True)
+    names = program(Path(__file__).with_name("Names.java"), "")
     lines = "".join(f"{base64.b64encode(each).decode()}\n" for each in certificates)
-    done = subprocess.run(
-        ["java", "-Xshare:auto", "-cp", directory, "Names"], input=lines, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(names, input=lines, capture_output=True, text=True, check=True)
     return [base64.b64decode(each).decode() for each in done.stdout.split("\n")[: len(certificates)]]
 
 
 @pytest.mark.java
-def test_subjects_as_java_writes_them(tmp_path: Path) -> None:
+def test_subjects_as_java_writes_them() -> None:
     found: list[bytes] = [certificate(*parts) for parts, _ in CORPUS]
 
     @settings(max_examples=200, database=None, derandomize=True)
@@ -126,7 +125,7 @@ def test_subjects_as_java_writes_them(tmp_path: Path) -> None:
 
     collect()
     assert len(found) > 100
-    for der, text in zip(found, _java(found, tmp_path), strict=True):
+    for der, text in zip(found, _java(found), strict=True):
         assert subject_of(der) == text, der.hex()
 
 

@@ -14,7 +14,7 @@ from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.world import ClusterWorld
 from tests.simulation.met import SEEDS_THAT_MEET_ALL, unmet
 
-# How many of the first seeds `make sim` has run before, as in `.ci/run`: the same runs again would find nothing else.
+# How many of the first seeds `make sim` has run before, as in `.ci/run`.
 SEEDS_SIMULATED = int(os.environ.get("OTTLA_SEEDS_SIMULATED", "0"))
 # Together they meet everything. Any change of the broker makes another story of a seed: then the next ones have to do.
 MEET_MOST = (92, 12, 97, 22, 118, 122, 87, 42)
