@@ -173,8 +173,10 @@ def test_what_cannot_be_meant_is_refused(handle: Kafka, wrong, says) -> None:  #
 
 
 def test_next_timer_runs_and_no_further(handle: Kafka) -> None:
+    """The client is too slow to heartbeat while the test runs: one that arrives between two stops of a walk counts."""
     handle.create_topic("orders", partitions=1)
-    with consumer(handle, "shop", "orders", **{"session.timeout.ms": 7_000}) as shop:
+    slow = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000}
+    with consumer(handle, "shop", "orders", **slow) as shop:
         shop.poll(0)
         handle.group("shop").wait_until_stable(members=1)
         handle.clock.freeze()
@@ -182,7 +184,7 @@ def test_next_timer_runs_and_no_further(handle: Kafka) -> None:
         before = handle.clock.now()
         (fired,) = [each for each in handle.clock.run_next("session", sessions="expire") if each.kind == "session"]
         assert fired.at == handle.clock.now()
-        assert timedelta(seconds=3) < fired.at - before <= timedelta(seconds=7)
+        assert timedelta(seconds=5) < fired.at - before <= timedelta(seconds=45)
         assert handle.group("shop").members == ()
         fired = handle.clock.run_next("retention", sessions="expire")
         assert [each.at for each in fired if each.kind is TimerKind.RETENTION] == [handle.clock.now()]
