@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.protocol.client import SIZE_BYTES, WireClient
 
 QUICK = {
@@ -47,9 +48,11 @@ class Asking:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        # Imported now: otherwise the first lookup of a coordinator gets COORDINATOR_NOT_AVAILABLE.
-        self.groups = broker.groups
         self._clients: list[Client] = []
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.broker.groups
 
     async def client(self) -> Client:
         host, _, port = self.broker.bootstrap.rpartition(":")

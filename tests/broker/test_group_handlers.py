@@ -1,10 +1,15 @@
 """The group APIs over the wire: shapes, versions and errors; what a group does is tested with the coordinator."""
 
+import asyncio
+from importlib import import_module
 from pathlib import Path
+from threading import Event
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators import group_loader, transaction_loader
 from ottla.broker.server.request_context import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
 from ottla.protocol.errors import ErrorCode
@@ -107,6 +112,35 @@ async def test_the_coordinator_is_found_and_its_topic_created(tmp_path: Path, ve
         topic = broker.broker.image.topics["__consumer_offsets"]
         assert (len(topic.partitions), topic.is_internal) == (3, True)
         assert topic.configs["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("module", "key_type", "topic"),
+    [(group_loader, 0, "__consumer_offsets"), (transaction_loader, 1, "__transaction_state")],
+)
+async def test_client_waits_while_the_coordinator_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, key_type: int, topic: str
+) -> None:
+    """It would ask again: librdkafka's after a second."""
+    begun, may_end = Event(), Event()
+
+    def held(name: str) -> ModuleType:
+        begun.set()
+        assert may_end.wait(10)
+        return import_module(name)
+
+    monkeypatch.setattr(module, "import_module", held)
+    async with running(tmp_path) as broker:
+        asking = [
+            asyncio.create_task(broker.ask(find.FindCoordinatorRequest(key="x", key_type=key_type), 3))
+            for _ in range(2)
+        ]
+        assert await asyncio.to_thread(begun.wait, 10)
+        assert topic not in broker.broker.image.topics
+        assert not any(each.done() for each in asking)
+        may_end.set()
+
+        assert [(each.error_code, each.node_id) for each in await asyncio.gather(*asking)] == [(0, 1)] * 2
 
 
 @pytest.mark.parametrize(

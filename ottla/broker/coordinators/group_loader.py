@@ -4,12 +4,13 @@ Until then this part stands in for it: it watches the leadership of `__consumer_
 thread, when a partition of that topic is led here or a client looks for a coordinator.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.coordinator_topics import OFFSETS_TOPIC
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas
@@ -47,6 +48,7 @@ class GroupCoordinatorLoader:
         self._may_be_deposed = may_be_deposed
         self._groups: GroupCoordinator | None = None
         self._is_importing = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     # Life.
 
@@ -90,11 +92,17 @@ class GroupCoordinatorLoader:
         return self._groups
 
     def prepare(self) -> "GroupCoordinator | None":
-        """The coordinator, or None while a thread imports it: no client should wait for that."""
+        """The coordinator, or None while a thread imports it."""
         if self._groups is None and not self._is_importing:
             self._is_importing = True
             self._runtime.offload(self._import, self._imported)
         return self._groups
+
+    async def prepared(self) -> None:
+        """Returns when the coordinator is made, or could not be."""
+        if self.prepare() is None:
+            self._waiting.append(imported := asyncio.get_running_loop().create_future())
+            await imported
 
     def _import(self) -> None:
         for name in self.modules:
@@ -103,6 +111,8 @@ class GroupCoordinatorLoader:
     def _imported(self) -> None:
         if self._runtime.is_serving:
             assert self.groups is not None, "asking for it makes and starts it"
+        for each in self._waiting:
+            complete(each, None)
 
     @property
     def topic_exists(self) -> bool:

@@ -4,12 +4,13 @@ Until then this part stands in for it, and starts its import in a thread when a 
 led here or a client looks for a coordinator.
 """
 
+import asyncio
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.coordinator_topic import MetadataCache
@@ -28,6 +29,7 @@ class TransactionCoordinatorLoader:
         self._make = make
         self._coordinator: TransactionCoordinator | None = None
         self._is_importing = False
+        self._waiting: list[asyncio.Future[None]] = []
         # Called with the coordinator when it is made, before it serves.
         self.when_made: list[Callable[[TransactionCoordinator], None]] = []
 
@@ -63,11 +65,17 @@ class TransactionCoordinatorLoader:
         return self._coordinator
 
     def prepare(self) -> "TransactionCoordinator | None":
-        """The coordinator, or None while a thread imports it: no client should wait for that."""
+        """The coordinator, or None while a thread imports it."""
         if self._coordinator is None and not self._is_importing:
             self._is_importing = True
             self._runtime.offload(import_coordinator, self._imported)
         return self._coordinator
+
+    async def prepared(self) -> None:
+        """Returns when the coordinator is made, or could not be."""
+        if self.prepare() is None:
+            self._waiting.append(imported := asyncio.get_running_loop().create_future())
+            await imported
 
     @property
     def if_made(self) -> "TransactionCoordinator | None":
@@ -89,6 +97,8 @@ class TransactionCoordinatorLoader:
     def _imported(self) -> None:
         if self._runtime.is_serving:
             assert self.coordinator is not None, "asking for it makes and starts it"
+        for each in self._waiting:
+            complete(each, None)
 
     @property
     def topic_exists(self) -> bool:

@@ -34,6 +34,10 @@ class CoordinatorLoader(Protocol):
         """The coordinator, or None while it is being imported."""
         ...
 
+    async def prepared(self) -> None:
+        """Returns when the coordinator is made, or could not be."""
+        ...
+
 
 def handle(
     metadata: ClusterMetadata,
@@ -45,10 +49,8 @@ def handle(
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
     loader = {GROUP: group_loader, TRANSACTION: transaction_loader}.get(request.key_type)
-    is_missing = loader is not None and not loader.topic_exists
-    if loader is not None and is_missing and auto_topic_creation.is_alone and loader.prepare() is not None:
-        # It takes a moment only. In a cluster leaders must be elected first, and the client asks again.
-        response = _created_response(metadata, auto_topic_creation, loader, context, request)
+    if loader is not None and (loader.prepare() is None or _creates_topic(loader, auto_topic_creation)):
+        response = _prepared_response(metadata, auto_topic_creation, loader, context, request)
         context.respond_later(runtime, response)
         return None
     if len(request.coordinator_keys) > KEYS_PER_STEP:
@@ -57,14 +59,23 @@ def handle(
     return _response(metadata, loader, context, request)
 
 
-async def _created_response(
+def _creates_topic(loader: CoordinatorLoader, auto_topic_creation: AutoTopicCreationManager) -> bool:
+    """It takes a moment only. In a cluster leaders must be elected first, and the client asks again."""
+    return auto_topic_creation.is_alone and not loader.topic_exists
+
+
+async def _prepared_response(
     metadata: ClusterMetadata,
     auto_topic_creation: AutoTopicCreationManager,
     loader: CoordinatorLoader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
-    await auto_topic_creation.coordinator_topic_ensured(loader.topic_name)
+    """A client that gets COORDINATOR_NOT_AVAILABLE asks again, librdkafka's after a second: so it waits here for what
+    takes less."""
+    await loader.prepared()
+    if _creates_topic(loader, auto_topic_creation):
+        await auto_topic_creation.coordinator_topic_ensured(loader.topic_name)
     if len(request.coordinator_keys) > KEYS_PER_STEP:
         return await _long_response(metadata, loader, context, request)
     return _response(metadata, loader, context, request)

@@ -54,8 +54,6 @@ class Matrix:
         self._acls: set[AclBinding] | None = None
 
     async def begin(self) -> None:
-        # Imported now: otherwise the first lookup of a coordinator gets COORDINATOR_NOT_AVAILABLE.
-        assert self.made.broker.parts.transactions
         self.clients = {user: await self.made.client(user) for user in ("admin", "alice")}
         await self.ensure_topic()
         for kind, key in ((0, CREW), (1, PAY)):
