@@ -19,7 +19,7 @@ from typing import Final
 
 from benchmarks import suite_of_tests
 from benchmarks.figure import NO_BASELINE, Figure, interleave
-from benchmarks.raw_client import RawClient, batch, produce_frame
+from benchmarks.raw_client import RawClient, batch, batch_of_size, produce_frame
 from ottla.protocol.records.record import Record, build_batch
 from ottla.testing.handle import Kafka
 from ottla.testing.testbed import Testbed
@@ -37,11 +37,13 @@ PRODUCES = 20_000
 NOTED_PRODUCES = 3_000
 NOTED_ROUNDS = 15
 JUDGED = 1_000
-# What is in a request, its records of a kilobyte, and how many are unanswered at a time.
-SMALL_PRODUCES = (
-    ("1 KB, each waits for its answer", 1, 1),
-    ("1 KB, pipelined", 1, 100),
-    ("16 KB, pipelined", 16, 100),
+# What the kit notes of: records of a kilobyte in a request, how many requests are unanswered at a time, and how many
+# there are. The first is what `make bench ARGS=bulk` sends.
+NOTED: Final = (
+    ("1 KiB records in batches of a mebibyte", batch_of_size(1 << 20, 1024), 5, 32),
+    ("1 KB, each waits for its answer", batch(1, 1000), 1, NOTED_PRODUCES),
+    ("1 KB, pipelined", batch(1, 1000), 100, NOTED_PRODUCES),
+    ("16 KB, pipelined", batch(16, 1000), 100, NOTED_PRODUCES),
 )
 # The disk of the machine is not what a capture costs.
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -258,14 +260,14 @@ def _audited() -> Iterator[Figure]:
     """Processor time of the broker's thread."""
     with _bed() as bed:
         client = _client_of(bed)
-        for name, records, window in SMALL_PRODUCES:
-            frame = produce_frame("orders", batch(records, 1000))
+        for name, records, window, count in NOTED:
+            frame = produce_frame("orders", records)
 
-            def cost(frame: bytes = frame, window: int = window, *, is_on: bool) -> float:
+            def cost(frame: bytes = frame, window: int = window, count: int = count, *, is_on: bool) -> float:
                 bed.call(lambda: bed.auditor.begin(is_on=is_on))
                 before = bed.call(time.thread_time)
-                client.pipeline(frame, NOTED_PRODUCES, window)
-                return (bed.call(time.thread_time) - before) / NOTED_PRODUCES * 1e6
+                client.pipeline(frame, count, window)
+                return (bed.call(time.thread_time) - before) / count * 1e6
 
             pairs = interleave(NOTED_ROUNDS, partial(cost, is_on=True), partial(cost, is_on=False))
             yield Figure(f"audit on: processor per Produce, {name}", "audit off", "µs", pairs, at_most=1.03)
@@ -297,17 +299,17 @@ def _captured() -> Iterator[Figure]:
     """Processor time of all threads but the client's, with that of the thread that writes the file."""
     with _bed() as bed, tempfile.TemporaryDirectory(prefix="ottla-bench-", dir=IN_MEMORY) as directory:
         kafka, client = Kafka(bed), _client_of(bed)
-        for name, records, window in SMALL_PRODUCES:
-            frame = produce_frame("orders", batch(records, 1000))
+        for name, records, window, count in NOTED:
+            frame = produce_frame("orders", records)
 
-            def cost(frame: bytes = frame, window: int = window, *, is_on: bool) -> float:
+            def cost(frame: bytes = frame, window: int = window, count: int = count, *, is_on: bool) -> float:
                 capture = kafka.wire.record(f"{directory}/produces.owire") if is_on else None
                 process, own = time.process_time(), time.thread_time()
-                client.pipeline(frame, NOTED_PRODUCES, window)
+                client.pipeline(frame, count, window)
                 if capture is not None:
                     capture.stop()
                 used = time.process_time() - process - (time.thread_time() - own)
-                return used / NOTED_PRODUCES * 1e6
+                return used / count * 1e6
 
             pairs = interleave(NOTED_ROUNDS, partial(cost, is_on=True), partial(cost, is_on=False))
             yield Figure(f"capture on: processor per Produce, {name}", "no capture", "µs", pairs, at_most=1.05)

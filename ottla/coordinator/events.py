@@ -125,39 +125,6 @@ class DeleteOffsets(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionTimer:
-    """Of a member that may be silent for its session timeout."""
-
-    group_id: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PendingMemberTimer:
-    """Of an id handed out by MEMBER_ID_REQUIRED that has not joined yet."""
-
-    group_id: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class JoinPhaseTimer:
-    """Of the time that members have to join."""
-
-    group_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSyncTimer:
-    """Of the time that members have to sync."""
-
-    group_id: str
-
-
-TimerKey: TypeAlias = SessionTimer | PendingMemberTimer | JoinPhaseTimer | PendingSyncTimer
-
-
-@dataclass(frozen=True, slots=True)
 class ExpireOffsets:
     """Time for the round of `offsets.retention.check.interval.ms`."""
 

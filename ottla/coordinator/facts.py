@@ -6,31 +6,11 @@ docs/events.md says. A field without a docstring means what the field of that na
 """
 
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from typing import Any, ClassVar
 
+from ottla.coordinator.classic.causes import Cause as Cause
 from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.errors import ErrorCode
-
-
-class Cause(StrEnum):
-    """Why a rebalance started, or a member was removed."""
-
-    MEMBER_JOINED = "member joined"
-    MEMBER_LEFT = "member left"
-    SESSION_EXPIRED = "session expired"
-    NEW_MEMBER_TIMED_OUT = "new member's join timed out"
-    LEADER_REJOINED = "leader rejoined"
-    METADATA_CHANGED = "member's metadata changed"
-    PENDING_SYNC_EXPIRED = "members never synced"
-    NOT_REJOINED = "did not rejoin in time"
-    STATIC_MEMBER_REPLACED = "static member replaced"
-    SYNC_STORE_FAILED = "storing the assignment failed"
-    GROUP_OVER_SIZE = "loaded group is over its maximum size"
-    GROUP_FULL = "group is full"
-    GROUP_REMOVED = "group expired or deleted"
-    TOO_MANY_PENDING = "too many pending members"
-    REQUESTED = "asked for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

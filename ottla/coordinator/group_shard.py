@@ -6,6 +6,13 @@ from typing import Any, Final
 
 from ottla.coordinator import group_removal
 from ottla.coordinator.classic import describe, join, leave, loading, rebalance, sessions, sync
+from ottla.coordinator.classic.causes import (
+    JoinPhaseTimer,
+    PendingMemberTimer,
+    PendingSyncTimer,
+    SessionTimer,
+    TimerKey,
+)
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.durable_state import DurableState
 from ottla.coordinator.events import (
@@ -17,15 +24,10 @@ from ottla.coordinator.events import (
     FetchOffsets,
     Heartbeat,
     JoinGroup,
-    JoinPhaseTimer,
     LeaveGroup,
     ListGroups,
-    PendingMemberTimer,
-    PendingSyncTimer,
     RequestRebalance,
-    SessionTimer,
     SyncGroup,
-    TimerKey,
     TopicsDeleted,
 )
 from ottla.coordinator.group_context import GroupConfig, GroupContext

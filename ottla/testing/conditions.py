@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Final
 
-from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.histories import GroupHistories
 from ottla.testing.reading import BrokerReader
@@ -283,15 +282,19 @@ def partition_led_by(sources: Sources, topic: str, index: int, node_id: int | No
     return TopicCondition(sources, topic, f"{topic}-{index} was not led by {by}", lacks)
 
 
-def coordinators_loaded(sources: Sources) -> TopicCondition:
-    """All partitions of `__consumer_offsets` are served."""
+class CoordinatorsLoaded:
+    """All partitions of `__consumer_offsets` are served; none where it was not created yet."""
 
-    def lacks() -> Iterator[str]:
-        missing = sources.reader.coordinators_missing()
-        if missing:
-            yield _count(missing, "partition")
+    wanted = "the group coordinators were not loaded"
 
-    return TopicCondition(sources, CONSUMER_OFFSETS, "the group coordinators were not loaded", lacks)
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def is_met(self) -> bool:
+        return not self._sources.reader.coordinators_missing()
+
+    def explain(self) -> Explanation:
+        return Explanation(f"{_count(self._sources.reader.coordinators_missing(), 'partition')} without a coordinator")
 
 
 class ClientsIdle:

@@ -4,7 +4,7 @@ Coroutines of the brokers' loop.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,9 +29,13 @@ from ottla.testing.views import GroupView, MemberView
 
 
 class GroupCommands:
-    def __init__(self, hosted: HostedBrokers, reader: BrokerReader) -> None:
+    def __init__(
+        self, hosted: HostedBrokers, reader: BrokerReader, coordinators_ensured: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`coordinators_ensured` waits until there are coordinators."""
         self._hosted = hosted
         self._reader = reader
+        self._coordinators_ensured = coordinators_ensured
 
     async def commit(self, group_id: str, offsets: Sequence[OffsetToCommit]) -> None:
         """For a group without members. Raises the KafkaError of OffsetCommit."""
@@ -65,14 +69,15 @@ class GroupCommands:
 
     def rebalance(self, group_id: str) -> None:
         """Raises UnknownMemberId where it has no members."""
-        parts, hosted = self._coordinator(group_id)
         if not self._reader.group(group_id).members:
             raise error_for(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group_id!r} has no members, so nothing to rebalance")
+        parts, hosted = self._coordinator(group_id)
         hosted.handle(RequestRebalance(group_id))
         parts.runtime.end_event()
 
     async def _ask(self, group_id: str, made: Callable[[int], GroupRequest]) -> Any:
-        """`made` gets the token. Raises CoordinatorNotAvailable."""
+        """`made` gets the token. Raises CoordinatorNotAvailable, and DeadlineExceeded."""
+        await self._coordinators_ensured()
         parts, hosted = self._coordinator(group_id)
         pending = parts.groups.topic.pending
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

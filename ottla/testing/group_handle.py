@@ -1,11 +1,14 @@
 """One consumer group, as the handle of a test has it."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ottla.coordinator.facts import Fact
 from ottla.testing import conditions
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import GroupRebalance, GroupView, MemberView
+
+if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
 
 
 class KafkaGroup:
@@ -51,7 +54,7 @@ class KafkaGroup:
         return self._bed.call(self._bed.histories.of, self.group_id)
 
     @property
-    def facts(self) -> list[tuple[int, Fact]]:
+    def facts(self) -> "list[tuple[int, Fact]]":
         """What the coordinator has reported (`ottla.coordinator.facts`), each with its time in ms."""
         return list(self._bed.call(self._bed.histories.facts_of, self.group_id))
 

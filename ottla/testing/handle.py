@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ottla.coordinator.facts import Fact
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClock
@@ -33,6 +32,7 @@ from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
 
 if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
     from ottla.testing.fact_stream import FactStream
     from ottla.testing.faults.actions import Action
     from ottla.testing.faults.faults import Fault, Faults
@@ -246,7 +246,7 @@ class Kafka:
         condition = conditions.ClientsIdle(self._bed.sources, ms, self._bed.waits.look)
         self._bed.run(self._bed.wait(condition, within))
 
-    def events(self, *kinds: type[Fact], within: float | None = None) -> "FactStream":
+    def events(self, *kinds: "type[Fact]", within: float | None = None) -> "FactStream":
         """The facts of groups as they happen, from now on until the deadline; of these classes of
         `ottla.coordinator.facts`, or of all."""
         from ottla.testing.fact_stream import FactStream

@@ -4,17 +4,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
-from ottla.coordinator.facts import (
-    Cause,
-    Fact,
-    GenerationCompleted,
-    GenerationStarted,
-    MemberRemoved,
-    RebalanceStarted,
-    StateChanged,
-)
+from ottla.coordinator.classic.causes import Cause
 from ottla.testing.views import GroupRebalance
+
+if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact, RebalanceStarted
 
 REBALANCES_KEPT = 200
 FACTS_KEPT = 2000
@@ -35,8 +31,11 @@ class GroupHistories:
         self._fact_count = 0
         self._removed: dict[str, dict[str, Cause]] = {}
 
-    def observe(self, fact: Fact, now_ms: int) -> None:
+    def observe(self, fact: "Fact", now_ms: int) -> None:
         """For the observers of a group coordinator."""
+        # Imported here, as below: a first record has no group.
+        from ottla.coordinator import facts
+
         group_id = getattr(fact, "group_id", None)
         if group_id is None:
             return
@@ -44,13 +43,13 @@ class GroupHistories:
         for listener in tuple(self.listeners):
             listener(fact, now_ms)
         match fact:
-            case RebalanceStarted():
+            case facts.RebalanceStarted():
                 self._begin(fact, now_ms)
-            case MemberRemoved():
+            case facts.MemberRemoved():
                 self._removed.setdefault(group_id, {})[fact.member_id] = fact.cause
-            case GenerationStarted():
+            case facts.GenerationStarted():
                 self._change(group_id, fact.generation, join_phase_ms=fact.join_phase_ms, members=fact.member_ids)
-            case GenerationCompleted():
+            case facts.GenerationCompleted():
                 self._change(group_id, fact.generation, sync_phase_ms=fact.sync_phase_ms)
             case _:
                 pass
@@ -59,12 +58,14 @@ class GroupHistories:
         """The oldest first."""
         return list(self._rebalances.get(group_id, ()))
 
-    def facts_of(self, group_id: str) -> Sequence[tuple[int, Fact]]:
+    def facts_of(self, group_id: str) -> "Sequence[tuple[int, Fact]]":
         """Each with its time by the broker's clock."""
         return tuple(self._facts.get(group_id, ()))
 
     def state_since(self, group_id: str) -> int | None:
         """When the group came into the state that it is in; None where that was not seen."""
+        from ottla.coordinator.facts import StateChanged
+
         for now_ms, fact in reversed(self._facts.get(group_id, ())):
             if isinstance(fact, StateChanged):
                 return now_ms
@@ -79,8 +80,8 @@ class GroupHistories:
         self._fact_count = 0
         self._removed.clear()
 
-    def _keep(self, group_id: str, now_ms: int, fact: Fact) -> None:
-        facts = self._facts.pop(group_id, None) or deque[tuple[int, Fact]](maxlen=FACTS_KEPT)
+    def _keep(self, group_id: str, now_ms: int, fact: "Fact") -> None:
+        facts = self._facts.pop(group_id, None) or deque(maxlen=FACTS_KEPT)
         self._facts[group_id] = facts
         self._fact_count += len(facts) < FACTS_KEPT
         facts.append((now_ms, fact))
@@ -90,7 +91,7 @@ class GroupHistories:
             self._rebalances.pop(oldest, None)
             self._removed.pop(oldest, None)
 
-    def _begin(self, fact: RebalanceStarted, now_ms: int) -> None:
+    def _begin(self, fact: "RebalanceStarted", now_ms: int) -> None:
         rebalances = self._rebalances.setdefault(fact.group_id, deque(maxlen=REBALANCES_KEPT))
         rebalances.append(
             GroupRebalance(

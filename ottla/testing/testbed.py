@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.broker.assembly import Parts
 from ottla.broker.config.options import ConfigError
-from ottla.cluster.image import CONSUMER_OFFSETS
-from ottla.coordinator.facts import Fact
 from ottla.storage.log import Log
 from ottla.testing.audit.auditor import MODES, Auditor
 from ottla.testing.clock.broker_times import BrokerTimes
 from ottla.testing.clock.control import ClockControl
-from ottla.testing.conditions import Sources, coordinators_loaded
+from ottla.testing.conditions import Sources
 from ottla.testing.embedded import FaultHost, NotRunningError
 from ottla.testing.histories import GroupHistories
 from ottla.testing.hosting import HostedBrokers, Hosting
@@ -34,9 +32,10 @@ from ottla.testing.waits import Condition, Waits
 from ottla.testing.wire import WireRing
 from ottla.testing.worker import BrokerLoop
 from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, ResetReport, WorldKeeper
-from ottla.testing.writing import WITHIN_S, BrokerWriter
+from ottla.testing.writing import BrokerWriter
 
 if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
     from ottla.testing.group_commands import GroupCommands
     from ottla.testing.log_jobs import LogJobs
     from ottla.testing.seeds.seed_loader import SeedReport
@@ -136,11 +135,11 @@ class Testbed:
         self.contents = EMPTY
 
     async def _serve_groups(self) -> None:
-        """A client that finds no coordinator asks again, librdkafka after a second: the first test would pay for it."""
-        for parts in self.hosted.parts().values():
-            parts.group_loader.prepare()
-        await self.hosted.first().auto_topic_creation.coordinator_topic_ensured(CONSUMER_OFFSETS)
-        await self.waits.wait(coordinators_loaded(self.sources), WITHIN_S)
+        """A client that finds no coordinator asks again, librdkafka's after a second: in a cluster the first test with
+        a group would pay for that. A broker that is alone lets FindCoordinator wait for the moment that it takes, so a
+        test without groups need not import it."""
+        if len(self.hosted.parts()) > 1:
+            await self.writer.ensure_group_coordinators()
 
     async def _make_topics(self) -> None:
         for name, partitions in self._topics.items():
@@ -216,7 +215,7 @@ class Testbed:
     def group_commands(self) -> "GroupCommands":
         from ottla.testing.group_commands import GroupCommands
 
-        return GroupCommands(self.hosted, self.reader)
+        return GroupCommands(self.hosted, self.reader, self.writer.ensure_group_coordinators)
 
     @cached_property
     def log_jobs(self) -> "LogJobs":
@@ -345,7 +344,7 @@ class Testbed:
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self._count))
         self._around.attach(parts)
 
-    def _count(self, fact: Fact, now_ms: int) -> None:
+    def _count(self, fact: "Fact", now_ms: int) -> None:
         if self.wire.coverage is not None:
             self.wire.coverage.observe(fact, now_ms)
 

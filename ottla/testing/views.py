@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ottla.coordinator.facts import Cause
+from ottla.coordinator.classic.causes import Cause
 from ottla.protocol.records.record import RecordHeader
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 
 from ottla.broker.assembly import Parts
 from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome
+from ottla.cluster.image import CONSUMER_OFFSETS
 from ottla.cluster.topics import USE_DEFAULT, TopicSpec
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
 from ottla.protocol.messages.produce import PartitionProduceResponse
@@ -13,7 +14,7 @@ from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, RecordHeader, build_batch
 from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.storage.log import AppendInfo
-from ottla.testing.conditions import Sources, TopicCondition, partition_led_by
+from ottla.testing.conditions import CoordinatorsLoaded, Sources, TopicCondition, partition_led_by
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.waits import Waits
 from ottla.testing.wire import WireRing
@@ -64,6 +65,14 @@ class BrokerWriter:
         texts = {key: _config_text(value) for key, value in configs.items()}
         _raise_error(await self._hosted.first().topics.create([NewTopic(spec, texts)]))
         await self._led(name)
+
+    async def ensure_group_coordinators(self) -> None:
+        """`__consumer_offsets` is there, and all of its partitions are served. Raises DeadlineExceeded."""
+        if self._reader.image.topic(CONSUMER_OFFSETS) is None:
+            for parts in self._hosted.parts().values():
+                parts.group_loader.prepare()
+            await self._hosted.first().auto_topic_creation.coordinator_topic_ensured(CONSUMER_OFFSETS)
+        await self._waits.wait(CoordinatorsLoaded(self._sources), WITHIN_S)
 
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""

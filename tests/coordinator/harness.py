@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.coordinator.classic.causes import TimerKey
 from ottla.coordinator.events import (
     CommitOffsets,
     DescribeGroup,
@@ -17,7 +18,6 @@ from ottla.coordinator.events import (
     LeavingMember,
     OffsetToCommit,
     SyncGroup,
-    TimerKey,
 )
 from ottla.coordinator.facts import Fact, GenerationStarted, MemberRemoved, RebalanceStarted, StateChanged
 from ottla.coordinator.group_context import GroupConfig

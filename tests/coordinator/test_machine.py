@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.coordinator.events import (
@@ -18,13 +19,9 @@ from ottla.coordinator.events import (
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
-    JoinPhaseTimer,
     LeaveGroup,
     LeavingMember,
     OffsetToCommit,
-    PendingMemberTimer,
-    PendingSyncTimer,
-    SessionTimer,
     TopicsDeleted,
 )
 from ottla.coordinator.group_context import GroupConfig

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.coordinator.classic.causes import JoinPhaseTimer
 from ottla.coordinator.events import (
     CommitOffsets,
     DeleteGroup,
@@ -10,7 +11,6 @@ from ottla.coordinator.events import (
     ExpireOffsets,
     FetchOffsets,
     Heartbeat,
-    JoinPhaseTimer,
     LeaveGroup,
     ListGroups,
     OffsetToCommit,

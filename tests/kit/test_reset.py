@@ -276,6 +276,7 @@ def wait_until_busy(handle: Kafka, moment: str) -> None:
 def test_resets_under_a_busy_group_leave_no_trace(bed: Testbed, handle: Kafka) -> None:
     """`RESETS` while members join, commit and leave. No error of the broker, and the last world is
     empty."""
+    bed.run(bed.writer.ensure_group_coordinators())
     offsets_topic = bed.reader.image.topic("__consumer_offsets")
     generations = bed.histories.generation_max
     moments = list(MOMENTS) * (RESETS // len(MOMENTS))

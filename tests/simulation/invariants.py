@@ -5,9 +5,9 @@ Groups are looked at only when something about them has changed: a run takes ten
 
 from typing import Any
 
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, GroupState
-from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
 from tests.simulation.judge import Judge
 
 # A timer runs in the tick after its deadline, when the loop gets to it.

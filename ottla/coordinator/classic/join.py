@@ -7,12 +7,13 @@ leave a ghost behind.
 """
 
 from ottla.coordinator.classic import rebalance, sessions
+from ottla.coordinator.classic.causes import PendingMemberTimer, SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import Member
 from ottla.coordinator.classic.rebalance import Why
 from ottla.coordinator.classic.states import DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.coordinator.classic.static_members import replace_static_member
-from ottla.coordinator.events import JoinGroup, PendingMemberTimer, SessionTimer
+from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.facts import Cause, MemberIdHandedOut, MemberJoined, MemberRejoined
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import NO_MEMBER_ID, JoinResult

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from ottla.coordinator.classic import rebalance, sessions
+from ottla.coordinator.classic.causes import PendingMemberTimer, SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.rebalance import Why
 from ottla.coordinator.classic.states import COMPLETING_REBALANCE, DEAD, STABLE
-from ottla.coordinator.events import LeaveGroup, LeavingMember, PendingMemberTimer, SessionTimer
+from ottla.coordinator.events import LeaveGroup, LeavingMember
 from ottla.coordinator.facts import Cause
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import LeaveResult, LeftMember

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from ottla.coordinator.classic import rebalance, sessions
+from ottla.coordinator.classic.causes import JoinPhaseTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import restore_member
 from ottla.coordinator.classic.rebalance import Why
 from ottla.coordinator.classic.states import DEAD, EMPTY, STABLE
-from ottla.coordinator.events import JoinPhaseTimer
 from ottla.coordinator.facts import Cause, GroupLoaded, RecordsSkipped
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.records import GroupMetadata

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ottla.coordinator.events import SessionTimer
+from ottla.coordinator.classic.causes import SessionTimer
 from ottla.coordinator.records import StoredMember
 from ottla.protocol.primitives import Buffer
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import sessions
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import Member
 from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, JoinPhase
-from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, RequestRebalance
+from ottla.coordinator.events import RequestRebalance
 from ottla.coordinator.facts import (
     Cause,
     GenerationStarted,

@@ -6,10 +6,11 @@ or after it was moved, finds nothing to do: the heartbeat that came first wins.
 
 from typing import Final
 
+from ottla.coordinator.classic.causes import SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import NOT_ARMED, Member
 from ottla.coordinator.classic.states import DEAD, PREPARING_REBALANCE
-from ottla.coordinator.events import Heartbeat, SessionTimer
+from ottla.coordinator.events import Heartbeat
 from ottla.coordinator.facts import Cause, MemberRemoved, SessionExpired
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import NO_MEMBER_ID, HeartbeatResult, JoinResult, SyncResult

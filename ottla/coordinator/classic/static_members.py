@@ -7,11 +7,12 @@ notice: the replacement is stored, then answered. If that fails it is undone, un
 from dataclasses import dataclass
 
 from ottla.coordinator.classic import rebalance, sessions
+from ottla.coordinator.classic.causes import SessionTimer
 from ottla.coordinator.classic.group import ClassicGroup
 from ottla.coordinator.classic.member import Member, Protocols
 from ottla.coordinator.classic.rebalance import Why
 from ottla.coordinator.classic.states import STABLE
-from ottla.coordinator.events import JoinGroup, SessionTimer
+from ottla.coordinator.events import JoinGroup
 from ottla.coordinator.facts import Cause, StaticMemberReplaced, StaticMemberRestored, StoreFailed
 from ottla.coordinator.group_context import GroupContext
 from ottla.coordinator.results import NO_MEMBER_ID, JoinResult, group_error

@@ -12,7 +12,6 @@ from ottla.broker.assembly import Parts
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, MetadataImage
 from ottla.cluster.updates import ImageUpdate
-from ottla.coordinator.facts import Fact
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.audit.findings import AuditFinding, FindingKind, LogDamage
@@ -21,6 +20,7 @@ from ottla.testing.audit.recorder import Recorder
 from ottla.testing.wire import WireRing
 
 if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
     from ottla.testing.faults.faults import Fault
     from ottla.testing.hosting import HostedBrokers
     from ottla.testing.reading import BrokerReader
@@ -270,7 +270,7 @@ class Auditor:
         for recorder in recorders if gone else ():
             recorder.partitions.deleted(gone)
 
-    def _observe(self, fact: Fact, now_ms: int) -> None:
+    def _observe(self, fact: "Fact", now_ms: int) -> None:
         for recorder in self._recorders_of(getattr(fact, "group_id", "")):
             recorder.commits.observe(fact, now_ms)
 

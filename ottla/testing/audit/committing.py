@@ -2,23 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.facts import (
-    Cause,
-    Fact,
-    GenerationCompleted,
-    GenerationStarted,
-    MemberAssigned,
-    MemberJoined,
-    MemberRemoved,
-    OffsetsRemoved,
-)
+from ottla.coordinator.classic.causes import Cause
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment
 from ottla.protocol.primitives import DecodeError
 from ottla.testing.audit.history import Assigned, Client, Commit, Removed
 from ottla.testing.audit.ledger import AuditedConnection
 from ottla.testing.wire import WireEvent
+
+if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact, GenerationCompleted, GenerationStarted, MemberAssigned, MemberJoined
 
 KEPT_MAX = 100_000
 """Of commits, accepted or not, of members, of groups, and of generations."""
@@ -104,27 +98,30 @@ class CommitNotes:
 
     # Facts.
 
-    def observe(self, fact: Fact, now_ms: int) -> None:
+    def observe(self, fact: "Fact", now_ms: int) -> None:
         """For the observers of a group coordinator."""
+        # Imported here: a first record has no group.
+        from ottla.coordinator import facts
+
         del now_ms
         match fact:
-            case MemberJoined():
+            case facts.MemberJoined():
                 self._join(fact)
-            case GenerationStarted():
+            case facts.GenerationStarted():
                 self._start(fact)
-            case MemberAssigned():
+            case facts.MemberAssigned():
                 self._assign(fact)
-            case GenerationCompleted():
+            case facts.GenerationCompleted():
                 self._complete(fact)
-            case MemberRemoved() if fact.cause in BY_SILENCE and len(self.removed) < KEPT_MAX:
+            case facts.MemberRemoved() if fact.cause in BY_SILENCE and len(self.removed) < KEPT_MAX:
                 client = fact.client_id, fact.client_host.removeprefix("/")
                 self.removed.append(Removed(fact.group_id, fact.member_id, client, str(fact.cause)))
-            case OffsetsRemoved() if not self.overflow:
+            case facts.OffsetsRemoved() if not self.overflow:
                 self.forgotten[fact.group_id] = self._count()
             case _:
                 pass
 
-    def _join(self, fact: MemberJoined) -> None:
+    def _join(self, fact: "MemberJoined") -> None:
         members = self.members.get(fact.group_id, {})
         if fact.member_id not in members:
             if self._joined >= KEPT_MAX:
@@ -136,7 +133,7 @@ class CommitNotes:
             self.shared.add(client)
         self.members[fact.group_id][fact.member_id] = client
 
-    def _start(self, fact: GenerationStarted) -> None:
+    def _start(self, fact: "GenerationStarted") -> None:
         if fact.group_id not in self._generations and len(self._generations) >= KEPT_MAX:
             self.overflow += 1
             return
@@ -146,7 +143,7 @@ class CommitNotes:
         self.shared |= {client for client in clients if clients.count(client) > 1}
         self._given.pop(fact.group_id, None)
 
-    def _assign(self, fact: MemberAssigned) -> None:
+    def _assign(self, fact: "MemberAssigned") -> None:
         if fact.protocol_type != PROTOCOL_TYPE:
             return
         try:
@@ -156,7 +153,7 @@ class CommitNotes:
         topics = {each.topic: tuple(each.partitions) for each in assigned}
         self._given[fact.group_id][fact.member_id] = topics
 
-    def _complete(self, fact: GenerationCompleted) -> None:
+    def _complete(self, fact: "GenerationCompleted") -> None:
         started = self._generations.get(fact.group_id)
         given = self._given.pop(fact.group_id, None)
         if given and started is not None and started.generation == fact.generation and len(self.assigned) < KEPT_MAX:

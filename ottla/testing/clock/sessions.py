@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ottla.broker.assembly import Parts
-from ottla.coordinator.events import JoinPhaseTimer, PendingSyncTimer, SessionTimer
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingSyncTimer, SessionTimer
 
 if TYPE_CHECKING:
     from ottla.coordinator.classic.group import ClassicGroup

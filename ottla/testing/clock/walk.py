@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from ottla.broker.assembly import Parts
 from ottla.broker.runtime import LoopRuntime
-from ottla.coordinator.events import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
 from ottla.testing.clock.sessions import SessionPolicy
 from ottla.testing.clock.timeline import BrokerTimeline, moment
 from ottla.testing.clock.wheel import DrivenEntry, DrivenWheel

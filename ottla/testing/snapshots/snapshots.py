@@ -32,7 +32,7 @@ from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.leader_epoch_cache import EpochEntry
 from ottla.storage.log import Log
 from ottla.testing.clock.control import ClockControl, KeptClock
-from ottla.testing.conditions import GivenCondition, Sources, coordinators_loaded
+from ottla.testing.conditions import CoordinatorsLoaded, GivenCondition, Sources
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.snapshots.kept_files import KeptFiles
 from ottla.testing.snapshots.log_copies import CopyFill, LogCopy, copy_log
@@ -306,7 +306,7 @@ class Snapshots:
         return changed
 
     async def _loaded(self, all_parts: Sequence[Parts]) -> None:
-        await self._waits.wait(coordinators_loaded(self._sources), WITHIN_S)
+        await self._waits.wait(CoordinatorsLoaded(self._sources), WITHIN_S)
         loaders = [parts.transaction_loader for parts in all_parts]
         loaded = GivenCondition(
             lambda: not any(loader.loading() for loader in loaders), "the transaction coordinator's loading"
@@ -408,11 +408,10 @@ def _with_new_identity(parts: Parts, image: MetadataImage, topic: TopicInfo, epo
 
 def _empty_groups(parts: Parts) -> None:
     """The members that the logs have are those of connections that are closed."""
-    groups = parts.groups
     for shard in parts.group_loader.loaded_shards():
         for group in list(shard.groups.values()):
             leaving = tuple(LeavingMember(member_id) for member_id in group.members)
-            hosted = groups.topic.partition_of(group.group_id)
+            hosted = parts.groups.topic.partition_of(group.group_id)
             if leaving and hosted is not None:
-                hosted.handle(LeaveGroup(groups.new_token(), group.group_id, leaving))
+                hosted.handle(LeaveGroup(parts.groups.new_token(), group.group_id, leaving))
     parts.runtime.end_event()

@@ -12,7 +12,7 @@ from ottla.cluster.controller import PartitionChange, RulesOf
 from ottla.cluster.image import CONSUMER_OFFSETS, BrokerState, MetadataImage, PartitionInfo
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import InvalidReplicaAssignment, UnknownTopicOrPartition
-from ottla.testing.conditions import Sources, TopicCondition, coordinators_loaded, partition_led_by
+from ottla.testing.conditions import CoordinatorsLoaded, Sources, TopicCondition, partition_led_by
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.surroundings.around import AllSurroundings, FaultSteps
 from ottla.testing.surroundings.disks import lose_unsynced
@@ -126,7 +126,7 @@ class BrokerControl:
                 await self._hosted.start_again(node_id)
         await self._waits.wait(BrokersActive(self._sources, self._hosted.node_ids), WITHIN_S)
         # What follows takes them away again: a broker that is still making its coordinator would miss that.
-        await self._waits.wait(coordinators_loaded(self._sources), WITHIN_S)
+        await self._waits.wait(CoordinatorsLoaded(self._sources), WITHIN_S)
 
     async def cancel_restarts(self) -> None:
         """Those that were to come later."""

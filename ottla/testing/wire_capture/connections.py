@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ottla.broker.assembly import Parts
 from ottla.broker.logging import LazyLog
@@ -19,9 +19,11 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import ConnectionOwner
 from ottla.broker.server.tls_connection import TlsConnection
-from ottla.coordinator.facts import Fact
 from ottla.testing.wire_capture.capture import RECEIVED, SENT, Capture
 from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
+
+if TYPE_CHECKING:
+    from ottla.coordinator.facts import Fact
 
 
 class NotingTransport(asyncio.Transport):
@@ -184,7 +186,7 @@ class CaptureHost:
         """To a broker that has started: facts about its groups are noted too."""
         self._parts[parts.runtime.node_id] = parts
 
-        def note(fact: Fact, now_ms: int) -> None:
+        def note(fact: "Fact", now_ms: int) -> None:
             self._note_fact(parts, fact, now_ms)
 
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(note))
@@ -244,7 +246,7 @@ class CaptureHost:
     def _connections(self) -> list[Connection]:
         return [each for parts in self._parts.values() for each in parts.server.connections]
 
-    def _note_fact(self, parts: Parts, fact: Fact, now_ms: int) -> None:
+    def _note_fact(self, parts: Parts, fact: "Fact", now_ms: int) -> None:
         if self.capture is not None:
             said = {name: getattr(fact, name) for name in fact.__dataclass_fields__}
             wall_ms = parts.runtime.clock.wall_ms()

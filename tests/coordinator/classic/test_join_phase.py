@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.coordinator.events import JoinPhaseTimer, PendingSyncTimer
+from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingSyncTimer
 from ottla.coordinator.facts import Cause, GenerationStarted, JoinPhaseExtended, MemberRemoved
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.runtime.effects import TimerFired

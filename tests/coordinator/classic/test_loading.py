@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla.coordinator.events import ExpireOffsets, JoinPhaseTimer, SessionTimer
+from ottla.coordinator.classic.causes import JoinPhaseTimer, SessionTimer
+from ottla.coordinator.events import ExpireOffsets
 from ottla.coordinator.facts import Cause, GroupLoaded, RebalanceStarted, RecordsSkipped
 from ottla.coordinator.group_context import GroupConfig
 from ottla.coordinator.group_shard import GroupShard

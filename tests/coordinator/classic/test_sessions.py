@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.coordinator.events import DeleteGroup, SessionTimer
+from ottla.coordinator.classic.causes import SessionTimer
+from ottla.coordinator.events import DeleteGroup
 from ottla.coordinator.facts import Cause, MemberRemoved, RebalanceStarted, SessionExpired
 from ottla.coordinator.runtime.effects import TimerFired
 from ottla.protocol.errors import ErrorCode

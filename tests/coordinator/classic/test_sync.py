@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla.coordinator.events import DeleteGroup, PendingSyncTimer
+from ottla.coordinator.classic.causes import PendingSyncTimer
+from ottla.coordinator.events import DeleteGroup
 from ottla.coordinator.facts import Cause, GenerationCompleted, MemberRemoved, MissingAssignments, RebalanceStarted
 from ottla.coordinator.results import SyncResult
 from ottla.protocol.errors import ErrorCode
