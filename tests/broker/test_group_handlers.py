@@ -114,33 +114,58 @@ async def test_the_coordinator_is_found_and_its_topic_created(tmp_path: Path, ve
         assert topic.configs["cleanup.policy"] == "compact"
 
 
-@pytest.mark.parametrize(
-    ("module", "key_type", "topic"),
-    [(group_loader, 0, "__consumer_offsets"), (transaction_loader, 1, "__transaction_state")],
-)
+LOADERS = [(group_loader, 0, "__consumer_offsets"), (transaction_loader, 1, "__transaction_state")]
+
+
+class HeldImport:
+    """Of a loader's modules: begins in a thread, and ends when it may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+        self.begun, self.may_end = Event(), Event()
+        monkeypatch.setattr(module, "import_module", self._held)
+
+    def _held(self, name: str) -> ModuleType:
+        self.begun.set()
+        assert self.may_end.wait(10)
+        return import_module(name)
+
+
+@pytest.mark.parametrize(("module", "key_type", "topic"), LOADERS)
 async def test_client_waits_while_the_coordinator_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, key_type: int, topic: str
 ) -> None:
     """It would ask again: librdkafka's after a second."""
-    begun, may_end = Event(), Event()
-
-    def held(name: str) -> ModuleType:
-        begun.set()
-        assert may_end.wait(10)
-        return import_module(name)
-
-    monkeypatch.setattr(module, "import_module", held)
+    held = HeldImport(monkeypatch, module)
     async with running(tmp_path) as broker:
         asking = [
             asyncio.create_task(broker.ask(find.FindCoordinatorRequest(key="x", key_type=key_type), 3))
             for _ in range(2)
         ]
-        assert await asyncio.to_thread(begun.wait, 10)
+        assert await asyncio.to_thread(held.begun.wait, 10)
         assert topic not in broker.broker.image.topics
         assert not any(each.done() for each in asking)
-        may_end.set()
+        held.may_end.set()
 
         assert [(each.error_code, each.node_id) for each in await asyncio.gather(*asking)] == [(0, 1)] * 2
+
+
+@pytest.mark.parametrize(("module", "key_type"), [each[:2] for each in LOADERS])
+async def test_coordinator_imported_behind_closed_doors_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, key_type: int
+) -> None:
+    held = HeldImport(monkeypatch, module)
+    request = find.FindCoordinatorRequest(key="x", key_type=key_type)
+    async with running(tmp_path) as broker:
+        first = asyncio.create_task(broker.ask(request, 3))
+        assert await asyncio.to_thread(held.begun.wait, 10)
+        broker.broker.runtime.is_serving = False
+        held.may_end.set()
+        await first
+        broker.broker.runtime.is_serving = True
+
+        found = await asyncio.wait_for(broker.ask(request, 3), 10)
+
+        assert (found.error_code, found.node_id) == (0, 1)
 
 
 @pytest.mark.parametrize(

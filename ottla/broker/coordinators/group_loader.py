@@ -109,9 +109,12 @@ class GroupCoordinatorLoader:
             import_module(name)
 
     def _imported(self) -> None:
+        # A broker that accepts no requests for a moment makes it when it is asked for afterwards.
+        self._is_importing = False
         if self._runtime.is_serving:
             assert self.groups is not None, "asking for it makes and starts it"
-        for each in self._waiting:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
             complete(each, None)
 
     @property
