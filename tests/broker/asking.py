@@ -49,6 +49,9 @@ class Asking:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._clients: list[Client] = []
+        if broker.parts.group_loader.topic_exists:
+            # After a restart tests ask for what is stored without looking for its coordinator first.
+            assert broker.groups, "it is imported now"
 
     @property
     def groups(self) -> GroupCoordinator:
