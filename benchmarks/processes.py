@@ -1,6 +1,7 @@
 """Server processes under measurement: started, pinned to a processor, and asked what they cost."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -17,6 +18,8 @@ PAGE_SIZE = os.sysconf("SC_PAGESIZE")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # Of clock_getcpuclockid(3), which Python does not offer: the kernel makes the clock of a process from its id.
 _CPUCLOCK_SCHED = 2
+# Below the ports that the system gives to connections: until a server listens no other process takes its port.
+PORTS = range(15_000, 20_000)
 SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
 
 
@@ -140,11 +143,10 @@ def unpin() -> None:
 def free_port(in_a_row: int = 1) -> int:
     """The first of so many ports that are free."""
     while True:
-        with ExitStack() as stack, suppress(OSError, OverflowError):
-            first = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port = int(first.getsockname()[1])
-            for other in range(port + 1, port + in_a_row):
-                stack.enter_context(socket.create_server(("127.0.0.1", other)))
+        port = random.choice(PORTS[: len(PORTS) - in_a_row + 1])
+        with ExitStack() as stack, suppress(OSError):
+            for each in range(port, port + in_a_row):
+                stack.enter_context(socket.create_server(("127.0.0.1", each)))
             return port
 
 
