@@ -1,16 +1,16 @@
 """Server processes under measurement: started, pinned to a processor, and asked what they cost."""
 
 import os
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.ports import consecutive_free_ports
 
 PAGE_SIZE = os.sysconf("SC_PAGESIZE")
 # A program that is installed has its bytecode. Where the environment forbids Python to keep it, every start would
@@ -18,8 +18,6 @@ PAGE_SIZE = os.sysconf("SC_PAGESIZE")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 # Of clock_getcpuclockid(3), which Python does not offer: the kernel makes the clock of a process from its id.
 _CPUCLOCK_SCHED = 2
-# Below the ports that the system gives to connections: until a server listens no other process takes its port.
-PORTS = range(15_000, 20_000)
 SERVER_CPU, CLIENT_CPU = 0, min(1, (os.cpu_count() or 1) - 1)
 
 
@@ -142,12 +140,7 @@ def unpin() -> None:
 
 def free_port(in_a_row: int = 1) -> int:
     """The first of so many ports that are free."""
-    while True:
-        port = random.choice(PORTS[: len(PORTS) - in_a_row + 1])
-        with ExitStack() as stack, suppress(OSError):
-            for each in range(port, port + in_a_row):
-                stack.enter_context(socket.create_server(("127.0.0.1", each)))
-            return port
+    return consecutive_free_ports(in_a_row)[0]
 
 
 def _pin_server() -> None:

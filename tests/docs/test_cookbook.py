@@ -27,7 +27,7 @@ BROKEN: Mapping[str, tuple[str, str]] = {
     ),
     "slower than max.poll.interval.ms": (
         '"session.timeout.ms": 1000, "max.poll.interval.ms": 1000',
-        '"session.timeout.ms": 8_000, "max.poll.interval.ms": 8_000',
+        '"session.timeout.ms": 45_000, "max.poll.interval.ms": 60_000',
     ),
     "one bad record": ("except ValueError as error:", "except KeyError as error:"),
     "comes twice": ("if message.key() not in dict(paid):", "if True:"),
