@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.broker_data import BrokerData
 from ottla.broker.config.server import ServerConfig
-from ottla.broker.coordinators.group_loader import GroupCoordinatorLoader
-from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
+from ottla.broker.coordinators.coordinator_loaders import GroupCoordinatorLoader, TransactionCoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.broker_lifecycle import BrokerLifecycle
 from ottla.broker.metadata.client_quotas import ClientQuotaAdminManager, ClientQuotaPublisher
@@ -115,7 +114,7 @@ class Parts:
 
     @property
     def groups(self) -> "GroupCoordinator":
-        return self.group_loader.groups
+        return self.group_loader.coordinator
 
     @property
     def transactions(self) -> "TransactionCoordinator":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators import group_loader, transaction_loader
+from ottla.broker.coordinators import coordinator_loader
 from ottla.broker.server.request_context import GROUP_OPERATIONS
 from ottla.coordinator.events import DescribeGroup
 from ottla.protocol.errors import ErrorCode
@@ -114,15 +114,12 @@ async def test_the_coordinator_is_found_and_its_topic_created(tmp_path: Path, ve
         assert topic.configs["cleanup.policy"] == "compact"
 
 
-LOADERS = [(group_loader, 0, "__consumer_offsets"), (transaction_loader, 1, "__transaction_state")]
-
-
 class HeldImport:
     """Of a loader's modules: begins in a thread, and ends when it may."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may_end = Event(), Event()
-        monkeypatch.setattr(module, "import_module", self._held)
+        monkeypatch.setattr(coordinator_loader, "import_module", self._held)
 
     def _held(self, name: str) -> ModuleType:
         self.begun.set()
@@ -130,12 +127,12 @@ class HeldImport:
         return import_module(name)
 
 
-@pytest.mark.parametrize(("module", "key_type", "topic"), LOADERS)
+@pytest.mark.parametrize(("key_type", "topic"), [(0, "__consumer_offsets"), (1, "__transaction_state")])
 async def test_client_waits_while_the_coordinator_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, key_type: int, topic: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key_type: int, topic: str
 ) -> None:
     """It would ask again: librdkafka's after a second."""
-    held = HeldImport(monkeypatch, module)
+    held = HeldImport(monkeypatch)
     async with running(tmp_path) as broker:
         asking = [
             asyncio.create_task(broker.ask(find.FindCoordinatorRequest(key="x", key_type=key_type), 3))
@@ -149,11 +146,11 @@ async def test_client_waits_while_the_coordinator_is_imported(
         assert [(each.error_code, each.node_id) for each in await asyncio.gather(*asking)] == [(0, 1)] * 2
 
 
-@pytest.mark.parametrize(("module", "key_type"), [each[:2] for each in LOADERS])
+@pytest.mark.parametrize("key_type", [0, 1])
 async def test_coordinator_imported_behind_closed_doors_is_made_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, key_type: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key_type: int
 ) -> None:
-    held = HeldImport(monkeypatch, module)
+    held = HeldImport(monkeypatch)
     request = find.FindCoordinatorRequest(key="x", key_type=key_type)
     async with running(tmp_path) as broker:
         first = asyncio.create_task(broker.ask(request, 3))

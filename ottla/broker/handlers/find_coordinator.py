@@ -1,7 +1,8 @@
 """FindCoordinator: which broker serves a group (§4.2) or a transactional id (§13.1.1)."""
 
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
+from ottla.broker.coordinators.coordinator_loader import CoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.replicas.current_leader import nodes_for
@@ -22,29 +23,15 @@ class CoordinatorShell(Protocol):
     def coordinator_of(self, name: str, /) -> BrokerInfo | None: ...
 
 
-class CoordinatorLoader(Protocol):
-    """Of groups, or of transactional ids."""
-
-    topic_name: str
-
-    @property
-    def topic_exists(self) -> bool: ...
-
-    def prepare(self) -> CoordinatorShell | None:
-        """The coordinator, or None while it is being imported."""
-        ...
-
-    async def prepared(self) -> None:
-        """Returns when the coordinator is made, or could not be."""
-        ...
+Loader: TypeAlias = CoordinatorLoader[Any, Any]
 
 
 def handle(
     metadata: ClusterMetadata,
     runtime: Runtime,
     auto_topic_creation: AutoTopicCreationManager,
-    group_loader: CoordinatorLoader,
-    transaction_loader: CoordinatorLoader,
+    group_loader: Loader,
+    transaction_loader: Loader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | None:
@@ -59,7 +46,7 @@ def handle(
     return _response(metadata, loader, context, request)
 
 
-def _creates_topic(loader: CoordinatorLoader, auto_topic_creation: AutoTopicCreationManager) -> bool:
+def _creates_topic(loader: Loader, auto_topic_creation: AutoTopicCreationManager) -> bool:
     """It takes a moment only. In a cluster leaders must be elected first, and the client asks again."""
     return auto_topic_creation.is_alone and not loader.topic_exists
 
@@ -67,7 +54,7 @@ def _creates_topic(loader: CoordinatorLoader, auto_topic_creation: AutoTopicCrea
 async def _prepared_response(
     metadata: ClusterMetadata,
     auto_topic_creation: AutoTopicCreationManager,
-    loader: CoordinatorLoader,
+    loader: Loader,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
@@ -83,7 +70,7 @@ async def _prepared_response(
 
 async def _long_response(
     metadata: ClusterMetadata,
-    loader: CoordinatorLoader | None,
+    loader: Loader | None,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
@@ -94,7 +81,7 @@ async def _long_response(
 
 def _response(
     metadata: ClusterMetadata,
-    loader: CoordinatorLoader | None,
+    loader: Loader | None,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
@@ -113,11 +100,11 @@ def _response(
 
 
 def _find(
-    metadata: ClusterMetadata, loader: CoordinatorLoader | None, context: RequestContext, key: str, key_type: int
+    metadata: ClusterMetadata, loader: Loader | None, context: RequestContext, key: str, key_type: int
 ) -> Coordinator:
     if loader is None:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
-    coordinator = loader.prepare()
+    coordinator: CoordinatorShell | None = loader.prepare()
     broker = coordinator.coordinator_of(key) if coordinator is not None else None
     node = (
         nodes_for(context.connection.listener_name, metadata.image.live_brokers).get(broker.node_id)

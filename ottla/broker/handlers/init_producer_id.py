@@ -7,7 +7,7 @@ a coordinator; any broker gives a producer id to a producer without one.
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
+from ottla.broker.coordinators.coordinator_loaders import TransactionCoordinatorLoader
 from ottla.broker.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext

@@ -318,7 +318,7 @@ def _make_coordinators(parts: Parts) -> None:
     """A broker that has just started may still be about to, which it does not while its doors are closed."""
     groups, transactions = parts.group_loader, parts.transaction_loader
     made = (
-        groups.groups if groups.topic_exists else None,
+        groups.coordinator if groups.topic_exists else None,
         transactions.coordinator if transactions.topic_exists else None,
     )
     del made

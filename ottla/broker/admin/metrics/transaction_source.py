@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ottla.broker.admin.metrics.exposition import Sample, labels
 from ottla.broker.admin.metrics.group_source import ServedPartition
 from ottla.broker.admin.metrics.source import Samples
-from ottla.broker.coordinators.transaction_loader import TransactionCoordinatorLoader
+from ottla.broker.coordinators.coordinator_loaders import TransactionCoordinatorLoader
 from ottla.broker.histogram import Histogram
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.transaction_verification import TransactionVerification
