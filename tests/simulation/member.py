@@ -146,7 +146,7 @@ class Member:
         """The successful answer, or None when it is to be tried again."""
         habits, version = self.habits, self.habits.versions["join"]
         epoch = f"{habits.client_id}/{self.subscription_epoch}".encode()
-        metadata = build_subscription(ConsumerProtocolSubscription(topics=self.world.topics, user_data=epoch), 0)
+        metadata = build_subscription(ConsumerProtocolSubscription(topics=self.world.subscribed, user_data=epoch), 0)
         request = JoinGroupRequest(
             group_id=habits.group_id,
             session_timeout_ms=habits.session_timeout_ms,

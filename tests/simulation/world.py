@@ -61,7 +61,7 @@ class World:
         self.judge = Judge(self.trace)
         self.plan = self.draw_plan(self._rng("plan"))
         self.network = SimulatedNetwork(self.loop, self._rng("network"), self.trace)
-        self.topics = ["alpha", "beta"]
+        self.topics = self.subscribed = ["alpha", "beta"]
         self.partitions = [(topic, index) for topic in self.topics for index in range(2)]
         self.traffic = Traffic(self)
         self.is_over = self.has_lost_power = False

@@ -30,6 +30,7 @@ FAILED_LATELY = [
     pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
     pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
     pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
+    pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
 ]
 FAILED_EARLIER = [
     pytest.param(241, id="record-of-a-key-at-an-offset-that-another-leader-wrote"),

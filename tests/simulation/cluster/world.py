@@ -121,6 +121,12 @@ class ClusterWorld:
             asyncio._set_running_loop(self.loop)
             return StoreMachine(self.loop, self.network.links, self.make_rng("store"), self.trace)
 
+    @property
+    def subscribed(self) -> list[str]:
+        """The topics of members: where offsets expire also those that are still to be made, because they expire in a
+        Stable group too when none of its members is subscribed to their topic (docs/semantics §9.7)."""
+        return [*dict.fromkeys([*self.topics, *WANTED])] if self.plan.expires_offsets else self.topics
+
     def run(self) -> Outcome:
         self.loop.after_step = self._after_step
         self.loop.on_crash = self._crashed
