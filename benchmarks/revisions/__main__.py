@@ -5,7 +5,8 @@ one program differ by some hundredths, by where their memory lies and how their 
 the median over the starts. Where a quarter of them or more lie on each side of 1, the table says that no difference was
 seen. The exit status is 1 when a row is above the target.
 
-With `--set`, brokers of this tree alone have a property. With HEAD as the revision, ratios show what it costs.
+With `--set`, brokers of this tree alone have a property. With HEAD as the revision, ratios show what it costs. With
+`--of`, another revision takes the place of this tree.
 
 Rows that look into a broker, such as `steps` and `hops`, name its modules and cannot be compared.
 """
@@ -15,7 +16,7 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def main() -> int:
         parser.error("one start of both says nothing of how far starts are apart: at least 2 rounds")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         try:
-            this = this_tree(Path(directory) / "this", options.settings)
+            this = _compared(options.of, Path(directory) / "this", options.settings)
             older = tree_of(options.revision, Path(directory) / "older")
         except TreeError as error:
             print(error, file=sys.stderr)
@@ -64,7 +65,7 @@ def main() -> int:
             print(f"measuring {name} …", file=sys.stderr)
             rows = PARTS[name](this, older, options.rounds)
             comparisons += [Comparison(row, pairs, options.at_most) for row, pairs in rows.items()]
-    _print(comparisons, older.name, options.markdown)
+    _print(comparisons, this.name, older.name, options.markdown)
     missed = [f"{each.row.name} ({each.difference})" for each in comparisons if not each.meets_target]
     if missed:
         print(f"target missed: {', '.join(missed)}", file=sys.stderr)
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.revisions", description=description)
     parser.add_argument("revision", help="of git, whose package `ottla` is the baseline")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"all if none is given: {', '.join(PARTS)}")
+    parser.add_argument("--of", metavar="REVISION", help="whose package is compared, in place of the files here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often both are started (default: {ROUNDS})")
     parser.add_argument(
         "--set",
@@ -88,6 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--at-most", type=float, default=AT_MOST, help=f"the target of each ratio (default: {AT_MOST})")
     parser.add_argument("--markdown", action="store_true", help="print the table as docs/benchmarks.md has it")
     return parser
+
+
+def _compared(revision: str | None, directory: Path, settings: Sequence[str]) -> Tree:
+    return this_tree(directory, settings) if revision is None else tree_of(revision, directory, settings=settings)
 
 
 def _in_turns(prepare: Callable[[Tree], AbstractContextManager[Measured]], turns: int, *, pinned: bool = True) -> Part:
@@ -132,8 +138,8 @@ PARTS: dict[str, Part] = {
 }
 
 
-def _print(comparisons: list[Comparison], older: str, markdown: bool) -> None:
-    head = ("figure", "this tree", older, "ratio", "quartiles", "difference", "target")
+def _print(comparisons: list[Comparison], this: str, older: str, markdown: bool) -> None:
+    head = ("figure", this, older, "ratio", "quartiles", "difference", "target")
     rows = [head, *map(_cells, comparisons)]
     if markdown:
         rows.insert(1, ("---",) * len(head))

@@ -76,7 +76,7 @@ def this_tree(directory: Path, settings: Sequence[str] = ()) -> Tree:
     return Tree("this tree", directory, settings)
 
 
-def tree_of(revision: str, directory: Path, repository: Path = ROOT) -> Tree:
+def tree_of(revision: str, directory: Path, repository: Path = ROOT, *, settings: Sequence[str] = ()) -> Tree:
     """Raises TreeError where the repository has no such revision, or the revision no package."""
     if shutil.which("git") is None:
         raise TreeError("git is not installed.")
@@ -91,7 +91,7 @@ def tree_of(revision: str, directory: Path, repository: Path = ROOT) -> Tree:
         raise TreeError(f"The revision {revision!r} has no package {PACKAGE}.")
     shutil.unpack_archive(archive, directory)
     archive.unlink()
-    return Tree(commit.strip(), directory)
+    return Tree(commit.strip(), directory, settings)
 
 
 def _git(repository: Path, *arguments: str) -> str | None:

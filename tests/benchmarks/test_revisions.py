@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,9 +52,10 @@ def test_settings_are_those_of_one_tree(repository: Path, tmp_path: Path) -> Non
     """The package says by its port how often it has been given the setting."""
     shutil.copytree(repository / "ottla", tmp_path / "this" / "ottla")
     this, older = Tree("this", tmp_path / "this", ["a=b"]), tree_of("HEAD", tmp_path / "older", repository)
+    of_revision = tree_of("HEAD", tmp_path / "of", repository, settings=["a=b"])
 
-    with this.broker() as with_setting, older.broker() as without:
-        assert (with_setting.port, without.port) == (2, 1)
+    with this.broker() as with_setting, older.broker() as without, of_revision.broker() as as_given:
+        assert (with_setting.port, without.port, as_given.port) == (2, 1, 2)
 
 
 def test_this_tree_is_a_copy_with_bytecode(tmp_path: Path) -> None:
@@ -183,3 +184,21 @@ def test_row_above_the_target_fails_and_stands_in_the_table(
         "| memory | 1.06 MiB | 1 MiB | 1.060 | 1.060 to 1.060 | more | ≤ 1.02 |",
     ]
     assert "target missed: memory (more)" in complaints
+
+
+def test_revision_takes_the_place_of_this_tree(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trees: list[tuple[str, Sequence[str]]] = []
+
+    def tree(revision: str, _directory: Path, *, settings: Sequence[str] = ()) -> Tree:
+        trees.append((revision, settings))
+        return NamedTree(revision)
+
+    monkeypatch.setattr(command, "tree_of", tree)
+    monkeypatch.setitem(command.PARTS, "starts", lambda *_: {Row("start", "ms"): [Pair(1.0, 1.0)] * 2})
+    monkeypatch.setattr(sys, "argv", ["revisions", "older", "starts", "--of", "newer", "--set", "a=b", "--markdown"])
+
+    assert command.main() == 0
+    assert trees == [("newer", ["a=b"]), ("older", ())]
+    assert capsys.readouterr().out.startswith("| figure | newer | older |")
