@@ -109,12 +109,32 @@ async def test_unknown_config_resources_fail_in_describe_and_alter(
     async with running(tmp_path) as broker:
         shown = await described(broker, kind, name)
         assert (shown.error_code, bool(shown.error_message), shown.configs) == (code, True, [])
-        expected = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kind == TOPIC else code
         for response in (
             await changed(broker, kind, name, ("retention.ms", SET, "1")),
             await replaced(broker, kind, name, retention_ms="1"),
         ):
-            assert (response.error_code, bool(response.error_message)) == (expected, True)
+            assert (response.error_code, bool(response.error_message)) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", ErrorCode.INVALID_REQUEST),
+        (".", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("%a", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("nope", ErrorCode.INVALID_CONFIG),
+    ],
+)
+async def test_name_is_looked_at_before_configs_and_topic(tmp_path: Path, name: str, error: ErrorCode) -> None:
+    """In the order of Apache Kafka 4.1, where what is asked for comes first: nothing can be appended to a number."""
+    async with running(tmp_path) as broker:
+        wrong = await changed(broker, TOPIC, name, ("cleanup.policy", SET, "none"))
+        replacing = await replaced(broker, TOPIC, name, cleanup_policy="none")
+        appended = await changed(broker, TOPIC, name, ("retention.ms", APPEND, "1"))
+
+        assert (wrong.error_code, replacing.error_code) == (error, error)
+        assert appended.error_code == ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("version", range(2))

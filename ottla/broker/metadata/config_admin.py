@@ -14,6 +14,7 @@ from ottla.broker.runtime import Runtime
 from ottla.cluster.encoding import ALL_BROKERS
 from ottla.cluster.store import Transaction
 from ottla.cluster.topic_changes import replace_broker_configs, replace_topics
+from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 
 NewConfigs = Callable[[], Mapping[str, str]]
@@ -59,8 +60,12 @@ class ConfigAdminManager:
     def _plan_topic(self, change: "_ConfigChange", name: str, configs: NewConfigs) -> Transaction:
         image = self._metadata.image
         topic = image.topic(name)
-        # As in Kafka, the configs are looked at before the topic.
-        checked = checked_configs(configs(), self._runtime.config)
+        # As in Kafka: what is asked for, the name, the configs, and at last whether there is such a topic.
+        wanted = configs()
+        if not name:
+            raise InvalidRequest("configs are a topic's own: there are none of all topics")
+        check_topic_name(name)
+        checked = checked_configs(wanted, self._runtime.config)
         if topic is None:
             raise UnknownTopicOrPartition(f"topic '{name}' does not exist")
         change.before, change.after = topic.configs, checked
