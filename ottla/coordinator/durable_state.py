@@ -7,6 +7,7 @@ that has served for a month and one that has just loaded its log hold the same (
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.coordinator.records import (
@@ -180,7 +181,8 @@ class DurableState:
         offsets = self.offsets.setdefault(key.group_id, {})
         present = offsets.get((key.topic, key.partition))
         if present is None or present.record_offset <= logged.record_offset:
-            offsets[key.topic, key.partition] = logged
+            # One name for all of a topic's offsets, in all groups: a record has one of its own.
+            offsets[intern(key.topic), key.partition] = logged
 
     def _remove_offset(self, key: OffsetCommitKey) -> None:
         """Also what transactions have for it: their markers must not bring it back."""

@@ -1,5 +1,6 @@
 """The embedded store whose file is written in a thread: what is visible when, and what follows from a failed write."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +13,11 @@ from ottla.cluster.metadata_file import MetadataFile
 from ottla.cluster.store import (
     ABSENT,
     Change,
+    Changes,
     Committed,
     Conflict,
+    Delete,
+    Entry,
     Expect,
     LeaseLost,
     Put,
@@ -203,6 +207,26 @@ def test_history_is_bounded_by_bytes_and_an_older_watch_fails() -> None:
         ("Compacted", 2),
         ("Changes", 2),
         ("Changes", 3),
+    ]
+
+
+def test_what_is_kept_of_a_transaction_is_one_object() -> None:
+    """Thousands of small ones of a load that is over would each hold a mebibyte of the process's memory."""
+    transactions, keys = 100, 40
+    store = EmbeddedStore()
+    before = sys.getallocatedblocks()
+    for number in range(transactions // 2):
+        names = [f"topics/{number}-{index}" for index in range(keys)]
+        store.commit([], [Put(name, bytes(8)) for name in names], lambda result: None)
+        store.commit([], [Delete(name) for name in names], lambda result: None)
+    more = sys.getallocatedblocks() - before
+    seen: list[Any] = []
+    store.watch("topics/49-7", 1, seen.append)
+
+    assert more < 4 * transactions
+    assert seen == [
+        Changes(99, (Entry("topics/49-7", bytes(8), 99),), ()),
+        Changes(100, (), ("topics/49-7",)),
     ]
 
 

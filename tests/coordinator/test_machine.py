@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.coordinator.classic.causes import JoinPhaseTimer, PendingMemberTimer, PendingSyncTimer, SessionTimer
-from ottla.coordinator.classic.group import ClassicGroup
+from ottla.coordinator.classic.group import NOTHING_YET, ClassicGroup
 from ottla.coordinator.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.coordinator.events import (
     CommitOffsets,
@@ -363,6 +363,7 @@ def _check(group: ClassicGroup) -> None:
         for name in member.protocol_names:
             supporters[name] += 1
     assert supporters == dict(group.supporters)
+    assert not NOTHING_YET
     if group.state in (COMPLETING_REBALANCE, STABLE):
         assert group.supporters[group.protocol_name] == len(group.members)
 

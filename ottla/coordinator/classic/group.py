@@ -6,6 +6,7 @@ is: see `Group` in `ottla.coordinator.group_context`.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any, Final, Never
 
 from ottla.coordinator.classic.member import Member, Protocols
 from ottla.coordinator.classic.states import (
@@ -23,6 +24,17 @@ from ottla.coordinator.records import NO_TIMESTAMP, GroupMetadata, StoredMember
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_subscribed_topics
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.primitives import Buffer, DecodeError
+
+
+class _NothingYet(Counter[str]):
+    """Shared by all groups, and by most for good: five empty containers of its own would be a quarter of the memory of
+    a group that only commits offsets. Nothing can be put into it."""
+
+    def __setitem__(self, key: str, value: int) -> Never:
+        raise TypeError(f"{key!r} is put into what all groups share")
+
+
+NOTHING_YET: Final[Any] = _NothingYet()
 
 
 class ClassicGroup:
@@ -56,18 +68,18 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         # In the order in which they first joined; a static member that is replaced keeps its place.
-        self.members: dict[str, Member] = {}
-        self.static_members: dict[str, str] = {}
+        self.members: dict[str, Member] = NOTHING_YET
+        self.static_members: dict[str, str] = NOTHING_YET
         # Ids handed out by MEMBER_ID_REQUIRED and not joined yet, with the deadline of each.
-        self.pending_members: dict[str, int] = {}
+        self.pending_members: dict[str, int] = NOTHING_YET
         # Members that have not synced in this generation; a dict because its order is used.
-        self.pending_sync: dict[str, None] = {}
+        self.pending_sync: dict[str, None] = NOTHING_YET
         self.pending_sync_deadline_ms: int | None = None
         self.join_phase: JoinPhase | None = None
         self.storing_generation: int | None = None
         """The generation whose assignment is on its way into the log."""
         self.parked_joins = 0
-        self.supporters: Counter[str] = Counter()
+        self.supporters: Counter[str] = NOTHING_YET
         """How many members know each protocol."""
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
@@ -95,7 +107,15 @@ class ClassicGroup:
 
     # Members
 
+    def note_pending(self, member_id: str, deadline_ms: int) -> None:
+        """The id was handed out, and has until then to join."""
+        if self.pending_members is NOTHING_YET:
+            self.pending_members = {}
+        self.pending_members[member_id] = deadline_ms
+
     def add(self, member: Member, protocol_type: str) -> None:
+        if self.members is NOTHING_YET:
+            self.members, self.static_members, self.supporters = {}, {}, Counter()
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:

@@ -94,7 +94,8 @@ def _hand_out_member_id(context: GroupContext, group: ClassicGroup, event: JoinG
     """So that a client that loses the answer to a long join does not leave a member behind (KIP-394)."""
     member_id = context.new_member_id(event.client_id)
     context.groups.setdefault(group.group_id, group)
-    deadline_ms = group.pending_members[member_id] = context.now_ms + event.session_timeout_ms
+    deadline_ms = context.now_ms + event.session_timeout_ms
+    group.note_pending(member_id, deadline_ms)
     context.pending_members.add((group.group_id, member_id), group.group_id, member_id)
     context.set_timer(PendingMemberTimer(group.group_id, member_id), deadline_ms, TimerKind.PENDING_MEMBER)
     context.observe(MemberIdHandedOut(group_id=group.group_id, generation=group.generation, member_id=member_id))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.coordinator.classic.group import NOTHING_YET
 from ottla.coordinator.events import (
     DeleteGroup,
     DeleteOffsets,
@@ -394,3 +395,21 @@ def test_deleted_topics_lose_their_offsets_in_every_group(shell: Shell) -> None:
     assert shell.committed() == shell.committed(partition=1, group_id="simple") == -1
     assert shell.committed(group_id="late") == -1
     assert shell.committed("u", group_id="simple") == 3
+
+
+def test_groups_that_only_commit_share_what_they_do_not_need(shell: Shell) -> None:
+    """A broker may have hundreds of thousands of them. A member of one is in no other."""
+    for group_id in ("g", "other"):
+        shell.send(simple_commit(shell.token(), 5, group_id=group_id))
+    durable = shell.partition.shard.durable
+    (of_one,), (of_other,) = durable.offsets["g"], durable.offsets["other"]
+    group, other = (shell.partition.shard.groups[group_id] for group_id in ("g", "other"))
+
+    assert of_one[0] is of_other[0]
+    assert group.members is other.members is group.supporters is NOTHING_YET
+    with pytest.raises(TypeError, match="'m' is put into what all groups share"):
+        other.members["m"] = None
+    Client(shell, "app").join()
+    assert list(shell.group().members) == ["app-0001"]
+    assert not other.members
+    assert not NOTHING_YET
