@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ottla.broker.coordinators.marker_sender import PARTITIONS_PER_STEP, MarkerSender
 from ottla.cluster.image import NO_LEADER, TRANSACTION_STATE
 from ottla.coordinator.transactions.events import WriteMarkers
@@ -118,6 +120,7 @@ class Sending:
         self.soon: list[Callable[[], None]] = []
         self.retries: list[Callable[[], None]] = []
         self.errors: list[BaseException] = []
+        self.logged: list[tuple[str, str]] = []
         self.coroutines: list[Any] = []
         self.written: list[tuple[tuple[str, int], ...]] = []
         self.reported: list[Any] = []
@@ -127,7 +130,12 @@ class Sending:
             soon=self.soon.append,
             schedule=lambda _, action: self.retries.append(action),
             spawn=lambda coroutine, _: self.coroutines.append(coroutine),
-            log=SimpleNamespace(error=lambda _, broker, exc_info: self.errors.append(exc_info)),
+            log=SimpleNamespace(
+                info=lambda _, **fields: self.logged.append(("info", fields["error"])),
+                error=lambda _, exc_info=None, **fields: (
+                    self.errors.append(exc_info) if exc_info else self.logged.append(("error", fields["error"]))
+                ),
+            ),
         )
         metadata: Any = SimpleNamespace(image=images.image(*states))
         self.hosted: Any = SimpleNamespace(
@@ -190,6 +198,25 @@ def test_partitions_led_here_get_markers_without_a_request() -> None:
     sending.retries[0]()
     assert sending.written[2:] == [second[1:]]
     assert (sending.coroutines, sending.errors) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("code", "level"),
+    [
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "info"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "info"),
+        (ErrorCode.CORRUPT_MESSAGE, "error"),
+    ],
+)
+def test_replaced_coordinator_gives_up_without_an_error(code: ErrorCode, level: str) -> None:
+    """It may be the last to know, as a broker that the store does not reach: its successor writes the marker."""
+    sending = Sending(images.state(leader=3))
+    sending.send()
+    sending.done([code])
+
+    assert sending.logged == [(level, code.name)]
+    assert len(sending.retries) == (level == "error")
+    assert sending.reported == []
 
 
 def test_markers_led_here_are_written_again_after_a_bug() -> None:

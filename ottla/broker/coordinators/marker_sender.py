@@ -303,22 +303,26 @@ class MarkerSender:
             failed.append(partition)
             order.is_fenced |= code in _FENCED
             if code not in _PASSES:
-                self._log_failure(markers, partition, code)
+                self._log_refusal(markers, partition, code)
         if failed and not order.is_void:
             self._retry(markers._replace(partitions=tuple(failed)))
         order.report_written(written)
 
-    def _log_failure(self, markers: _Markers, partition: Participant, code: ErrorCode) -> None:
+    def _log_refusal(self, markers: _Markers, partition: Participant, code: ErrorCode) -> None:
+        """A coordinator that was replaced, and does not know it yet, is refused: its successor writes the marker."""
         command = markers.order.command
-        self._runtime.log.error(
-            "a marker could not be written",
-            transactional_id=command.transactional_id,
-            producer_id=command.producer_id,
-            producer_epoch=command.producer_epoch,
-            topic=partition[0],
-            partition=partition[1],
-            error=code.name,
-        )
+        fields = {
+            "transactional_id": command.transactional_id,
+            "producer_id": command.producer_id,
+            "producer_epoch": command.producer_epoch,
+            "topic": partition[0],
+            "partition": partition[1],
+            "error": code.name,
+        }
+        if code in _FENCED:
+            self._runtime.log.info("a marker is left to a newer coordinator or producer", **fields)
+        else:
+            self._runtime.log.error("a marker could not be written", **fields)
 
 
 def _partition_count(markers: Iterable[_Markers]) -> int:
