@@ -4,14 +4,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.local_cluster import LocalCluster
+from ottla.broker.replicas.current_leader import in_doubt
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, PartitionInfo, TopicInfo
-from ottla.protocol.errors import ErrorCode
+from ottla.protocol.errors import ErrorCode, error_for
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from ottla.protocol.messages.produce import ProduceResponse
 from tests.broker.asking import Client
@@ -254,3 +256,21 @@ async def test_consumer_waiting_for_records_gets_the_new_leader(tmp_path: Path, 
             answer = await client.receive(FetchResponse, version)
 
         assert found(answer) == leader_1(cluster, FENCED)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_in_doubt"),
+    [
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, True),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, True),
+        (ErrorCode.TRANSACTION_ABORTABLE, True),
+        (ErrorCode.MESSAGE_TOO_LARGE, False),
+    ],
+)
+def test_what_another_leader_may_know_is_no_refusal_for_good(code: ErrorCode, is_in_doubt: bool) -> None:
+    """To a broker that was cut off for longer than its session, a producer in a newer epoch seems to be fenced."""
+    refused = error_for(code, "refused")
+    lasting, over = (SimpleNamespace(session_is_over=lambda is_over=is_over: is_over) for is_over in (False, True))
+
+    assert in_doubt(lasting, refused) is refused
+    assert in_doubt(over, refused).code is (NOT_LEADER if is_in_doubt else code)
