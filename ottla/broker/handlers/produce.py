@@ -7,8 +7,8 @@ are advertised and not served (see the table of APIs).
 The answer leaves after the appends of the whole read event have been written; a write that fails still changes it.
 With acks=all it waits for the followers too, if there are any (`DelayedProduce`).
 With acks=0 the client waits for no answer, so an error closes the connection, and the client asks for metadata again.
-A sequence that does not follow is for good, so only a leader whose session lasts says it: the successor of another may
-have the batches that it misses.
+A sequence that does not follow, or an epoch that is not the coordinator's, is for good, so only a leader whose session
+lasts says it: the successor of another may have the batches that it misses, or have begun the transaction.
 A request with the first batch of a transaction waits for the transaction's coordinator, parked unless that is this
 broker and has the answer at hand; since v12 the leader registers the partition there, v11 knows TRANSACTION_ABORTABLE
 (KIP-890).
