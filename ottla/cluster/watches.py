@@ -66,7 +66,7 @@ class Watches:
         else:
             self._watches.append(watch)
             for kept in islice(self._history, max(from_revision - oldest, 0), None):
-                self._enqueue(watch, _unpacked(kept, prefix))
+                self._enqueue(watch, _under(prefix, _unpacked(kept)))
         self.deliver_soon()
         return watch
 
@@ -86,8 +86,9 @@ class Watches:
         self._watches.clear()
 
     def _keep(self, event: Changes) -> None:
-        self._history.append(_packed(event))
-        self._history_bytes += _size_bytes(event)
+        kept = _packed(event)
+        self._history.append(kept)
+        self._history_bytes += _size_of_packed(kept)
         while len(self._history) > self._history_max or self._history_bytes > self._history_bytes_max:
             self._history_bytes -= _size_of_packed(self._history.popleft())
 
@@ -141,6 +142,7 @@ class Watches:
 
 
 def _under(prefix: str, event: Changes) -> Changes:
+    """What a watch of the prefix sees of it."""
     puts = tuple(entry for entry in event.puts if entry.key.startswith(prefix))
     return Changes(event.revision, puts, tuple(key for key in event.deletes if key.startswith(prefix)))
 
@@ -158,11 +160,9 @@ def _size_of_packed(kept: bytes) -> int:
     return size
 
 
-def _unpacked(kept: bytes, prefix: str) -> Changes:
-    """What a watch of the prefix sees of it."""
+def _unpacked(kept: bytes) -> Changes:
     revision, puts, deletes = marshal.loads(memoryview(kept)[_SIZE.size :])
-    seen = tuple(Entry(key, value, revision) for key, value in puts if key.startswith(prefix))
-    return Changes(revision, seen, tuple(key for key in deletes if key.startswith(prefix)))
+    return Changes(revision, tuple(Entry(key, value, revision) for key, value in puts), deletes)
 
 
 def _size_bytes(event: Changes) -> int:

@@ -268,7 +268,7 @@ async def test_consumer_waiting_for_records_gets_the_new_leader(tmp_path: Path, 
     ],
 )
 def test_what_another_leader_may_know_is_no_refusal_for_good(code: ErrorCode, is_in_doubt: bool) -> None:
-    """To a broker that was cut off for longer than its session, a producer in a newer epoch seems to be fenced."""
+    """To a broker that was cut off for longer than its session, the epoch of a producer may be a newer one."""
     refused = error_for(code, "refused")
     lasting, over = (SimpleNamespace(session_is_over=lambda is_over=is_over: is_over) for is_over in (False, True))
 

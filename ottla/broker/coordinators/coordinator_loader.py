@@ -62,13 +62,15 @@ class CoordinatorLoader(ABC, Generic[C, S]):
     @property
     def coordinator(self) -> C:
         """It is imported now if `prepare` has not done that."""
-        if self._made is None:
-            self._made = self._make()
-            for action in self.when_made:
-                action(self._made)
-            if self._runtime.is_serving:
-                self._made.start()
-        return self._made
+        return self._made_now() if self._made is None else self._made
+
+    def _made_now(self) -> C:
+        self._made = made = self._make()
+        for action in self.when_made:
+            action(made)
+        if self._runtime.is_serving:
+            made.start()
+        return made
 
     @property
     def if_made(self) -> C | None:
@@ -97,8 +99,8 @@ class CoordinatorLoader(ABC, Generic[C, S]):
         self._is_importing = False
         waiting, self._waiting = self._waiting, []
         try:
-            if self._runtime.is_serving:
-                assert self.coordinator is not None, "asking for it makes and starts it"
+            if self._made is None and self._runtime.is_serving:
+                self._made_now()
         finally:
             for each in waiting:
                 complete(each, None)

@@ -41,7 +41,7 @@ def reachable_leader(leader: int, nodes: dict[int, Node], image: MetadataImage) 
 
 
 UNKNOWN_EPOCH = -1
-# Of what a log misses, where its successor may have more: batches of a producer, offsets of a reader; and what the
+# Of what a log misses, where its successor may have more: batches of a producer, offsets of a reader; and what a
 # coordinator of the same broker says of a transaction, for another one may have begun it.
 _IN_DOUBT = frozenset(
     {
@@ -86,8 +86,8 @@ class SessionHolder(Protocol):
 
 def in_doubt(replicas: SessionHolder, error: KafkaError) -> KafkaError:
     """What a client gets for it: a broker whose session is over may have been deposed, and another leader may know of
-    what this one misses. A producer would take the error for a loss, or for another producer that has its id, and a
-    consumer would begin again at the first record or the last."""
+    what this one misses. A producer would take the error for a loss, or for the end of its transaction, and a consumer
+    would begin again at the first record or the last."""
     if error.code in _IN_DOUBT and replicas.session_is_over():
         return NotLeaderOrFollower(f"{error}, and another broker may lead the partition by now")
     return error

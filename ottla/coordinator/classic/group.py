@@ -28,7 +28,7 @@ from ottla.protocol.primitives import Buffer, DecodeError
 
 class _NothingYet(Counter[str]):
     """Shared by all groups, and by most for good: five empty containers of its own would be a quarter of the memory of
-    a group that only commits offsets. Nothing can be put into it."""
+    a group that only commits offsets. To assign to it is an error."""
 
     def __setitem__(self, key: str, value: int) -> Never:
         raise TypeError(f"{key!r} is put into what all groups share")
