@@ -27,9 +27,9 @@ FAILED_LATELY = [
     pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
     pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
     pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
+    pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
     pytest.param(321034, id="newer-producer-epoch-at-a-leader-that-was-cut-off-for-longer-than-its-session"),
     pytest.param(322828, id="marker-of-a-coordinator-that-was-replaced-and-does-not-know-it"),
-    pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
 ]
 FAILED_EARLIER = [
     pytest.param(305743, id="first-offset-of-a-group-asked-for-before-its-marker"),
