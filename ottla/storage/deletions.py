@@ -4,10 +4,11 @@ A file that ends in `.deleted` belongs to no log; a crash leaves it to be remove
 Removing a large file may take long, so it is handed out as work for a thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ottla.storage.files import FileSystem
+from ottla.storage.segment import RESTART_SUFFIX, Segment
 
 DELETED_SUFFIX = ".deleted"
 DUE_AT_ONCE = 0
@@ -73,3 +74,29 @@ class Deletions:
         paths = [path for _, path in self._scheduled]
         self._scheduled.clear()
         return paths
+
+
+class LogRestart:
+    """A log loses all its segments and goes on with an empty one, whenever the process is killed or the disk refuses.
+
+    `new` is made first, under a name that opening the log acts upon (`.log.restart`, see `interrupted_work`): from then
+    on the others count no more, however many of them are left. Those that the disk refuses to remove are tried again
+    before the next segment begins, which would be removed with them otherwise, and when the log is closed."""
+
+    def __init__(
+        self, files: FileSystem, directory: Path, deletions: Deletions, old: Iterable[Segment], offset: int
+    ) -> None:
+        """Raises OSError; nothing has changed then."""
+        self.new = Segment(files, directory, offset, suffix=RESTART_SUFFIX)
+        # Opening it makes it, and nothing that may fail follows.
+        _ = self.new.file
+        self.new.clear()
+        self._deletions = deletions
+        self._old = list(old)
+
+    def finish(self) -> None:
+        """Remove the others, the last first, and give the new one its name. Raises OSError; call it again then."""
+        while self._old:
+            self._deletions.schedule_delete(self._old[-1].existing_paths(), DUE_AT_ONCE)
+            self._old.pop().close_deleted()
+        self.new.rename("")

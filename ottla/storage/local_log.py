@@ -11,13 +11,14 @@ the gap for damage; then it cuts off nothing that a flush has promised.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import crc32c
 from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.compacted_ranges import begin_list
-from ottla.storage.deletions import Deletions
+from ottla.storage.deletions import Deletions, LogRestart
 from ottla.storage.files import NO_DESCRIPTORS, FileSystem, storage_error
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segment import LOG_SUFFIX, Segment
@@ -173,6 +174,7 @@ class LocalLog:
         self.may_have_transactions = True
         """Whether a transaction may not be over; to be asked of the producers."""
         self._roll_jitter_ms = 0
+        self._restart: LogRestart | None = None
         self.configure(config)
         self.set_active(self.active)
 
@@ -192,6 +194,7 @@ class LocalLog:
     def create_segment(self, base_offset: int) -> Segment:
         """Raises OSError, with no file of the segment left behind: the segment before it may yet grow past its base
         offset, and recovery would take it for the place where the log ends."""
+        self.finish_restart()
         try:
             return Segment.create(self.files, self.directory, base_offset)
         except OSError:
@@ -201,6 +204,24 @@ class LocalLog:
             except OSError as error:
                 self.fail(storage_error("remove an incomplete segment of", self.directory, error))
             raise
+
+    def restart_at(self, offset: int) -> None:
+        """Go on with an empty segment in place of all others. Raises OSError; nothing has changed then."""
+        self.finish_restart()
+        old = list(self.segments)
+        self._restart = LogRestart(self.files, self.directory, self.deletions, old, offset)
+        self.segments.exchange(old, [self._restart.new])
+        self.set_active(self._restart.new)
+        self.log_start_offset = offset
+        with suppress(OSError):
+            self.finish_restart()
+
+    def finish_restart(self) -> None:
+        """Remove what a restart has left. Raises OSError; call it again then."""
+        if self._restart is not None:
+            self._restart.finish()
+            self._restart = None
+            self.names_changed()
 
     def set_active(self, segment: Segment) -> None:
         self.active = segment

@@ -295,6 +295,7 @@ class Log:
         return self._was_closed and is_unchanged and self._snapshots.has(self.log_end_offset)
 
     def _write_all(self) -> None:
+        self._local.finish_restart()
         active = self._local.active
         active.write_indexes()
         # A part of an index can look like a whole one, and the next start believes it.

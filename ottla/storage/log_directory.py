@@ -22,12 +22,13 @@ from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.deletions import DueDeletions
 from ottla.storage.files import FileSystem, Lock, OsFileSystem, reason_of, storage_error, write_atomically, write_file
 from ottla.storage.found_log import FoundLog
+from ottla.storage.interrupted_work import Notices
 from ottla.storage.local_log import mark_without_gaps
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_start_file import LogStartCheckpoint, LogStartFile
 from ottla.storage.meta_properties import DataDirectoryError, MetaProperties, claim
-from ottla.storage.recovery import LogHistory, Notices, RecoveryProgress, find_log
+from ottla.storage.recovery import LogHistory, RecoveryProgress, find_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"

@@ -24,6 +24,7 @@ from ottla.storage.compacted_ranges import CompactedRange, read_ranges
 from ottla.storage.durability import FAILED_SYNC, write_again
 from ottla.storage.files import FileSystem, write_atomically
 from ottla.storage.found_log import FoundLog
+from ottla.storage.interrupted_work import Notices, bases_of, finish_interrupted_work
 from ottla.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache, build_epochs, parse_epochs
 from ottla.storage.local_log import NO_GAPS, mark_without_gaps
 from ottla.storage.log_config import INT32_MAX, INT64_MAX, LogConfig
@@ -35,9 +36,6 @@ from ottla.storage.segment import (
     Segment,
     file_name,
 )
-from ottla.storage.segment_swap import bases_of, finish_interrupted_work
-
-Notices = Callable[[str], None]
 
 
 class RecoveryProgress:
@@ -76,7 +74,7 @@ def find_log(
 
     `when_lost` is called before records are cut off that may have been acknowledged. `progress` counts on. `topic_id`
     is what the directory says of it, where that is known."""
-    names = finish_interrupted_work(files, directory, notices)
+    names = finish_interrupted_work(files, directory, notices, when_lost)
     return _Opening(
         files,
         directory,

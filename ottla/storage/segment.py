@@ -38,6 +38,8 @@ CLEANED_SUFFIX = ".cleaned"
 """Behind the names of a compacted segment's files until it is complete."""
 SWAP_SUFFIX = ".swap"
 """Behind them from then on, until the segments that it replaces are out of the way."""
+RESTART_SUFFIX = ".restart"
+"""Behind the name of an empty segment while a log loses all others and goes on with it."""
 SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 NO_TIMESTAMP = -1
@@ -113,16 +115,6 @@ class Segment:
         segment._aborted = []
         segment.write_indexes()
         return segment
-
-    @classmethod
-    def create_or_defer(cls, files: FileSystem, directory: Path, base_offset: int) -> "Segment":
-        """As `create`; if the disk refuses, the first write makes the log file, and rolling or closing the indexes."""
-        try:
-            return cls.create(files, directory, base_offset)
-        except OSError:
-            segment = cls(files, directory, base_offset)
-            segment.clear()
-            return segment
 
     def copy_in(self, files: FileSystem, directory: Path) -> "Segment":
         """By the same files in another directory. Of one that was loaded and has not changed since."""

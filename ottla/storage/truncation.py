@@ -83,15 +83,9 @@ class Truncation:
 
     def _restart_at(self, offset: int) -> None:
         local = self._local
-        first, *following = local.segments
         self._swaps.begin_truncation()
         self._snapshots.remove_above(-1)
-        self._drop_from_end(following)
-        local.schedule_delete(first, DUE_AT_ONCE)
-        new = Segment.create_or_defer(local.files, local.directory, offset)
-        local.segments.exchange([first], [new])
-        local.set_active(new)
-        local.log_start_offset = offset
+        local.restart_at(offset)
         self._end_at(offset)
         self._producers.clear()
 

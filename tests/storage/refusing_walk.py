@@ -28,6 +28,7 @@ class RefusingWalk:
         self._rng = random.Random(seed)
         self._disk = FakeDisk()
         self._records: list[tuple[int, bytes | None, bytes | None]] = []
+        self._compacted_until = 0
         self._replica = self._made(new_log(self._disk, CONFIG))
 
     def run(self) -> None:
@@ -70,13 +71,17 @@ class RefusingWalk:
 
     def _compact(self, _: int) -> None:
         log = self._replica.log
+        self._compacted_until = max(self._compacted_until, self._replica.high_watermark)
         with suppress(KafkaStorageError):
             plan = compaction.plan_compaction(log, now_wall_ms=NOW, upper_bound=self._replica.high_watermark)
             if plan is not None:
                 apply_compaction(log, compaction.compact(plan), now_wall_ms=NOW)
 
     def _cut(self, _: int) -> None:
-        offset = self._rng.randint(self._replica.high_watermark, self._replica.log.log_end_offset)
+        # Also below the high watermark, but not where a record of a key may be gone for the sake of a later one.
+        log = self._replica.log
+        first = max(log.log_start_offset, min(self._compacted_until, self._replica.high_watermark))
+        offset = self._rng.randint(first, log.log_end_offset)
         self._until_done(partial(follower_log.truncate, self._replica, offset))
 
     def _restart_log(self, _: int) -> None:

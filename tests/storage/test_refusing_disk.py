@@ -21,12 +21,11 @@ Patch = Any
 
 
 def keeps_the_high_watermark_of_a_broken_truncation(patch: Patch) -> None:
-    def restart(partition: Any, offset: int) -> None:
-        partition.log.truncate_fully_and_start_at(offset)
-        partition.log.epochs.clear()
+    def truncate(partition: Any, offset: int) -> None:
+        partition.log.truncate_to(offset)
         partition.log_truncated()
 
-    patch.setattr(follower_log, "restart", restart)
+    patch.setattr(follower_log, "truncate", truncate)
 
 
 def abandons_the_last_swap_too_late(patch: Patch) -> None:
@@ -58,8 +57,8 @@ def abandons_the_last_swap_too_late(patch: Patch) -> None:
 
 
 SEEDED_WALK_BUGS: dict[str, tuple[Callable[[Patch], None], int]] = {
-    "keeps the high watermark of a broken truncation": (keeps_the_high_watermark_of_a_broken_truncation, 2),
-    "abandons the last swap too late": (abandons_the_last_swap_too_late, 37),
+    "keeps the high watermark of a broken truncation": (keeps_the_high_watermark_of_a_broken_truncation, 97),
+    "abandons the last swap too late": (abandons_the_last_swap_too_late, 39),
 }
 """And a seed that finds it."""
 

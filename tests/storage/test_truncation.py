@@ -305,3 +305,65 @@ def test_crash_at_any_step_of_a_truncation_leaves_no_hole(offset: int, loss: Los
         found = reopened(FakeDisk.after(disk.journal[:operations], loss, seed=seed), SMALL_SEGMENTS)
         assert read_all(found) == before[: found.log_end_offset]
         assert found.log_end_offset >= offset
+
+
+@pytest.mark.parametrize("offset", [12, 20])
+def test_kill_at_any_step_of_a_restart_leaves_either_log(offset: int) -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    before = read_all(log)
+    begin = len(disk.journal)
+    log.truncate_fully_and_start_at(offset)
+    log.truncate_fully_and_start_at(offset)
+
+    ends = set[tuple[int, int]]()
+    for operations in range(begin, len(disk.journal) + 1):
+        found = reopened(FakeDisk.after(disk.journal[:operations], Loss.NOTHING), SMALL_SEGMENTS)
+        ends.add((found.log_start_offset, found.log_end_offset))
+        assert read_all(found) == ([] if found.log_start_offset else before)
+    assert ends == {(0, 12), (offset, offset)}
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_power_lost_after_a_restart_takes_nothing_flushed(loss: Loss) -> None:
+    disk = FakeDisk()
+    log = filled(disk)
+    log.flush()
+    log.truncate_fully_and_start_at(20)
+    append(log, batch("a"))
+    log.flush()
+
+    for seed in range(20):
+        found = reopened(FakeDisk.after(disk.journal, loss, seed=seed), SMALL_SEGMENTS)
+        assert (found.log_start_offset, read_all(found)) == (20, [(20, b"a")])
+
+
+def test_restart_that_a_disk_left_open_ends_before_the_next_roll() -> None:
+    """Opening the log would remove a second segment with the old ones."""
+    disk = FakeDisk()
+    log = filled(disk)
+    disk.fail("rename", OSError(errno.EIO, "bad"))
+    log.truncate_fully_and_start_at(20)
+    append(log, *[batch("x" * 80) for _ in range(2)])
+    disk.fail("rename", OSError(errno.EIO, "bad"))
+
+    with pytest.raises(KafkaStorageError):
+        log.roll()
+    assert [offset for offset, _ in read_all(reopened(FakeDisk.after(disk.journal), SMALL_SEGMENTS))] == [20, 21]
+
+    log.roll()
+    append(log, batch("y"))
+    assert [offset for offset, _ in read_all(reopened(FakeDisk.after(disk.journal), SMALL_SEGMENTS))] == [20, 21, 22]
+
+
+def test_records_beyond_an_unfinished_restart_count_as_lost() -> None:
+    """A loss of power may bring its name back, beside a log that went on."""
+    disk = FakeDisk()
+    filled(disk)
+    disk.open(f"/data/t-0/{5:020d}.log.restart")
+    lost: list[str] = []
+
+    disk.locked.clear()
+    found = open_directory(disk, SMALL_SEGMENTS, when_lost=lambda: lost.append("lost")).logs["t", 0]
+
+    assert ((found.log_start_offset, found.log_end_offset), lost) == ((5, 5), ["lost"])

@@ -22,6 +22,7 @@ from ottla.replication.partition import Partition
 from ottla.storage import checkpoints
 from ottla.storage.found_log import FoundLog
 from ottla.storage.indexes import TimeIndex, build_transaction_index
+from ottla.storage.interrupted_work import bases_of
 from ottla.storage.leader_epoch_cache import build_epochs
 from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
@@ -38,7 +39,6 @@ from ottla.storage.segment import (
     Segment,
     file_name,
 )
-from ottla.storage.segment_swap import bases_of
 from ottla.testing.snapshots.kept_files import KeptFiles, copy_file
 
 
