@@ -26,6 +26,8 @@ def with_transactions(path: Path) -> Path:
     end(log, producer=7, commit=ABORT, coordinator_epoch=COORDINATOR_EPOCH)
     log.roll()
     end(log, producer=9, epoch=2, commit=COMMIT, coordinator_epoch=COORDINATOR_EPOCH)
+    write(log, "alone", producer=7)
+    end(log, producer=7, commit=ABORT, coordinator_epoch=COORDINATOR_EPOCH)
     write(log, "e", producer=7, now=NOW + 1)
     write(log, "f", "g", "h", producer=10, epoch=1, now=NOW + 2)
     end(log, producer=11, commit=ABORT, coordinator_epoch=COORDINATOR_EPOCH + 1)
@@ -85,7 +87,7 @@ def test_dump_log_reads_our_transaction_indexes(tmp_path: Path) -> None:
     first, second = sorted(directory.glob("*.txnindex"))
 
     assert dumped(first) == [aborted(8, 2, 4, 0), aborted(7, 0, 5, 3)]
-    assert dumped(second) == [aborted(7, 7, 12, 8)]
+    assert dumped(second) == [aborted(7, 7, 8, 9), aborted(7, 9, 14, 10)]
 
 
 @pytest.mark.java
@@ -95,15 +97,15 @@ def test_dump_log_reads_our_snapshots_of_transactions(tmp_path: Path) -> None:
     at_roll, at_end = sorted(directory.glob("*.snapshot"))
 
     open_at = "OptionalLong[{}]".format
-    assert sorted(dumped(at_roll), key=str) == [
+    assert dumped(at_roll) == [
         producer(7, 0, COORDINATOR_EPOCH, NOW, **last_batch(1, 1, NOW)),
         producer(8, 5, COORDINATOR_EPOCH, NOW),
         producer(9, 2, -1, NOW, currentTxnFirstOffset=open_at(3), **last_batch(0, 3, NOW)),
     ]
     assert dumped(at_end) == [
-        producer(7, 0, COORDINATOR_EPOCH + 1, NOW + 3, **last_batch(0, 7, NOW + 3)),
+        producer(7, 0, COORDINATOR_EPOCH + 1, NOW + 3, **last_batch(0, 9, NOW + 3)),
         producer(8, 5, COORDINATOR_EPOCH, NOW),
         producer(9, 2, COORDINATOR_EPOCH, NOW, **last_batch(0, 3, NOW)),
-        producer(10, 1, -1, NOW + 2, currentTxnFirstOffset=open_at(8), **last_batch(2, 10, NOW + 2)),
+        producer(10, 1, -1, NOW + 2, currentTxnFirstOffset=open_at(10), **last_batch(2, 12, NOW + 2)),
         producer(11, 0, COORDINATOR_EPOCH + 1, NOW),
     ]
