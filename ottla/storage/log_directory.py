@@ -414,7 +414,9 @@ class LogDirectory:
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         path = self.path / name
         try:
-            return checkpoints.parse_offsets(self._files.read_bytes(path))
+            content = self._files.read_bytes(path)
+            # Kafka begins with an empty file.
+            return checkpoints.parse_offsets(content) if content else {}
         except FileNotFoundError:
             return {}
         except ValueError as error:

@@ -371,7 +371,9 @@ class _Opening(NamedTuple):
         if checkpoints.LEADER_EPOCHS not in self.names:
             return []
         try:
-            return parse_epochs(self.files.read_bytes(f"{self.directory}/{checkpoints.LEADER_EPOCHS}"))
+            content = self.files.read_bytes(f"{self.directory}/{checkpoints.LEADER_EPOCHS}")
+            # Kafka begins with an empty file.
+            return parse_epochs(content) if content else []
         except ValueError as error:
             name = f"{self.directory.name}/{checkpoints.LEADER_EPOCHS}"
             self.notices(f"{name} is not readable ({error}) and counts as empty")

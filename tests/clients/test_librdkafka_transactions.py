@@ -41,6 +41,11 @@ def created(cluster: ServedBroker, partitions: int) -> str:
     return name
 
 
+def delete_records(cluster: ServedBroker, until: TopicPartition) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.delete_records([until])[until].result(WAIT_S)
+
+
 def transactional(cluster: ServedBroker, transactional_id: str, **settings: object) -> Producer:
     sender = producer(cluster, transactional_id=transactional_id, **settings)
     sender.init_transactions(WAIT_S)
@@ -246,9 +251,7 @@ def test_transaction_goes_on_when_former_records_are_deleted(cluster: ServedBrok
     """The partition may have forgotten the producer by then; that is no error to the client."""
     sender = stepped(cluster, topic, ["A 0 aaaaaa commit"])["A"]
     sender.begin_transaction()
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    until = TopicPartition(topic, 0, 6)
-    admin.delete_records([until])[until].result(WAIT_S)
+    delete_records(cluster, TopicPartition(topic, 0, 6))
 
     for value in "bbbb":
         sender.produce(topic, value, partition=0)
@@ -258,6 +261,24 @@ def test_transaction_goes_on_when_former_records_are_deleted(cluster: ServedBrok
     sender.commit_transaction(WAIT_S)
 
     assert read(cluster, topic, 0) == "bbbbc"
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize("deleted", [2, 3, 5], ids=["half a batch", "a batch", "all that is written"])
+def test_rest_is_read_when_an_open_beginning_is_deleted(
+    cluster: ServedBroker, topic: str, deleted: int, commits: bool
+) -> None:
+    """TX29."""
+    sender = stepped(cluster, topic, ["- 0 p", "A 0 aa later", "A 0 bb later"])["A"]
+    delete_records(cluster, TopicPartition(topic, 0, deleted))
+    assert read(cluster, topic, 0) == ""
+    assert read(cluster, topic, 0, "read_uncommitted") == "paabb"[deleted:]
+
+    sender.produce(topic, "c", partition=0)
+    (sender.commit_transaction if commits else sender.abort_transaction)(WAIT_S)
+    stepped(cluster, topic, ["- 0 q"])
+
+    assert read(cluster, topic, 0) == ("paabbc"[deleted:] if commits else "") + "q"
 
 
 @pytest.mark.parametrize("commits", [False, True])

@@ -87,6 +87,19 @@ def test_interrupted_start_does_not_make_a_directory_foreign() -> None:
     assert open_directory(disk).logs == {}
 
 
+def test_empty_checkpoints_of_kafka_say_nothing_and_are_sound() -> None:
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    directory.close()
+    put(disk, checkpoints.CLEANED_OFFSETS, b"")
+    put(disk, f"t-0/{checkpoints.LEADER_EPOCHS}", b"")
+
+    log = open_directory(disk, notices=pytest.fail).logs["t", 0]
+
+    assert (log.cleaned_offset, log.epochs.entries) == (0, ())
+
+
 @pytest.mark.parametrize(
     ("code", "sentence"), [(errno.EACCES, "permission is denied"), (errno.EROFS, "read-only"), (errno.ENOSPC, "space")]
 )
