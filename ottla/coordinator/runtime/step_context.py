@@ -111,10 +111,17 @@ class StepContext:
     def cancel_timer(self, key: Hashable) -> None:
         self.effects.append(CancelTimer(key))
 
-    def append(self, owner: str, records: Sequence[CoordinatorRecord], after: AfterAppend) -> None:
+    def append(
+        self,
+        owner: str,
+        records: Sequence[CoordinatorRecord],
+        after: AfterAppend,
+        *,
+        ends_transaction: bool = False,
+    ) -> None:
         """Append the records as one batch. `owner` names what they are about: a group, a transactional id."""
         append_id = self.appends.open(owner, tuple(records), after)
-        self.effects.append(Append(append_id, tuple(records)))
+        self.effects.append(Append(append_id, tuple(records), ends_transaction=ends_transaction))
         if self.on_append is not None:
             self.on_append(append_id, records)
 

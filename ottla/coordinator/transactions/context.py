@@ -14,10 +14,15 @@ from ottla.coordinator.transactions.entry import (
     PendingTransition,
     TransactionalIdEntry,
     TransactionMetadata,
+    TransactionState,
 )
 from ottla.coordinator.transactions.events import IdRequest, ProducerRequest
 from ottla.coordinator.transactions.facts import FencedProducerRefused
-from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
+from ottla.coordinator.transactions.records import (
+    ROOM_TO_END_BYTES,
+    build_transaction_key,
+    build_transaction_value,
+)
 from ottla.protocol.errors import ErrorCode
 
 
@@ -109,8 +114,18 @@ class TransactionContext(StepContext):
         # The level may have been lowered since it was prepared.
         version = 0 if not self.transaction_version() and target == _as_of_version_0(target) else 1
         key = build_transaction_key(entry.transactional_id)
-        value = entry.pending.value = build_transaction_value(target, version)
-        self.append(entry.transactional_id, (CoordinatorRecord(key, value),), after)
+        value = build_transaction_value(target, version)
+        if target.state is TransactionState.ONGOING and self._leaves_no_room_to_end(key, value):
+            after.failed(self, ErrorCode.MESSAGE_TOO_LARGE)
+            return
+        entry.pending.value = value
+        record = CoordinatorRecord(key, value)
+        self.append(entry.transactional_id, (record,), after, ends_transaction=target.ends_transaction)
+
+    def _leaves_no_room_to_end(self, key: bytes, value: bytes) -> bool:
+        """The records that follow would not fit into the log. They are stored all the same, for the bound may have been
+        lowered since; but nothing shall make them larger than what the log is said to hold."""
+        return len(key) + len(value) + ROOM_TO_END_BYTES > self.batch_bytes_max()
 
 
 def _as_of_version_0(target: TransactionMetadata) -> TransactionMetadata:

@@ -61,6 +61,7 @@ class TransactionState(IntEnum):
 
 _IDLE: Final = {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 _DECIDED: Final = {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+_ENDS: Final = _DECIDED | {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 VALID_PREVIOUS: Final[dict[TransactionState, set[TransactionState]]] = {
     TransactionState.EMPTY: _IDLE,
@@ -100,6 +101,11 @@ class TransactionMetadata(NamedTuple):
     @property
     def is_decided(self) -> bool:
         return self.state in _DECIDED
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether its record ends one, or a part of that."""
+        return self.state in _ENDS
 
     @property
     def is_epoch_exhausted(self) -> bool:

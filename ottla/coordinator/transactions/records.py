@@ -16,6 +16,11 @@ from ottla.protocol.schema import Message, define
 
 _KEY_VERSION: Final = 0
 
+ROOM_TO_END_BYTES: Final = 128
+"""What the batch that ends a transaction may have beyond the key and the value that registered its last partition: a
+batch's header (61), the lengths in its record (17 at most), the three tagged fields (24), and, after a value of version
+0, their number and that of topics, which is shorter there."""
+
 _messages = define(
     """
 TransactionLogKey  key none  versions 0-0  flexible none
