@@ -170,6 +170,7 @@ class HostedPartition(Generic[S]):
         if self.is_loading:
             return False
         self._is_serving = True
+        self._now_ms, self._wall_ms = now_ms, wall_ms
         self._queue.extend(self._before_serving)
         self._take_queued()
         self._before_serving.clear()

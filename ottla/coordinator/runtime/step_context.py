@@ -48,7 +48,8 @@ class StepContext:
 
     # fmt: off
     __slots__ = (
-        "appends", "batch_bytes_max", "effects", "members_per_slice", "now_ms", "on_append", "rest", "wall_ms",
+        "appends", "batch_bytes_max", "effects", "is_unloading", "members_per_slice", "now_ms", "on_append", "rest",
+        "wall_ms",
     )
     # fmt: on
 
@@ -59,6 +60,8 @@ class StepContext:
         self.effects: list[Effect] = []
         # Set by a partition whose state changes at the append, not at the commit.
         self.on_append: Callable[[int, Sequence[CoordinatorRecord]], None] | None = None
+        # What a step leaves to do for later is done at once, and may be dropped where no one waits for it.
+        self.is_unloading = False
         # What the log takes in one batch.
         self.batch_bytes_max: Callable[[], int] = lambda: NO_BOUND
         self.members_per_slice = MEMBERS_PER_SLICE

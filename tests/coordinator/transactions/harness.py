@@ -118,10 +118,14 @@ class TransactionLog:
         return self.answers.get(getattr(event, "token", -1))
 
     def drain(self) -> None:
+        self._finish_step()
         while self.queue:
             self.perform(self.partition.step(self.queue.popleft(), self.now_ms, self.wall_ms))
-            while self.partition.rest:
-                self.perform(self.partition.go_on())
+            self._finish_step()
+
+    def _finish_step(self) -> None:
+        while self.partition.rest:
+            self.perform(self.partition.go_on())
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass, and fire the timers that are due at the end of it."""
