@@ -27,8 +27,8 @@ from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.network import Network
 from ottla.broker.server.peer_connection import KeptPeer, PeerError
 from ottla.cluster.image import MetadataImage
-from ottla.coordinator.transactions.entry import Participant
 from ottla.coordinator.transactions.events import MarkersWritten, WriteMarkers
+from ottla.coordinator.transactions.participants import Participant
 from ottla.coordinator.transactions.records import by_topic
 from ottla.coordinator.transactions.shard import TransactionShard
 from ottla.protocol.address import Address

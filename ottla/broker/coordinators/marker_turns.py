@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from ottla.broker.runtime import Runtime
-from ottla.coordinator.transactions.entry import Participant
+from ottla.coordinator.transactions.participants import Participant
 from ottla.timer.wheel import TimerEntry
 
 ORDERS_PER_STEP: Final = 32

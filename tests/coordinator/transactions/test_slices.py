@@ -4,9 +4,11 @@ from typing import Any
 
 from ottla.coordinator.runtime.effects import Append, CoordinatorRecord, Dispatch, Effect
 from ottla.coordinator.runtime.partition import Phase
-from ottla.coordinator.transactions.decisions import DECISIONS_PER_SLICE
+from ottla.coordinator.transactions.add_partitions import PARTICIPANTS_MAX, TOPICS_MAX
+from ottla.coordinator.transactions.decisions import DECISIONS_PER_SLICE, PARTITIONS_PER_SLICE
 from ottla.coordinator.transactions.entry import TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.events import AbortTimedOutTransactions
+from ottla.coordinator.transactions.participants import Participants
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import Producer, TransactionLog
@@ -23,7 +25,7 @@ def log_of(count: int, state: TransactionState) -> TransactionLog:
             producer_epoch=1,
             timeout_ms=TIMEOUT_MS,
             state=state,
-            partitions=frozenset({("t", number % 10)}),
+            partitions=Participants.of({("t", number % 10)}),
             last_update_ms=log.wall_ms,
             start_ms=log.wall_ms,
             client_version=2,
@@ -127,3 +129,53 @@ def test_a_coordinator_that_resigns_begins_no_further_slice() -> None:
 
     assert resigned_after(loaded, loading_slices(loaded)[-1], Dispatch) == []
     assert resigned_after(overdue, aborts, Append) == []
+
+
+def wide(log: TransactionLog, partitions: Participants) -> Producer:
+    """An open transaction with these, written by an earlier coordinator."""
+    producer = Producer(log)
+    assert producer.initialize() is ErrorCode.NONE
+    opened = log.metadata()._replace(
+        state=TransactionState.ONGOING, partitions=partitions, start_ms=log.wall_ms, last_update_ms=log.wall_ms
+    )
+    log.add_to_log((CoordinatorRecord(build_transaction_key("tx"), build_transaction_value(opened, 1)),))
+    log.elect()
+    return producer
+
+
+def test_markers_of_a_wide_transaction_are_prepared_in_slices() -> None:
+    log = TransactionLog()
+    count = 2 * PARTITIONS_PER_SLICE + 1
+    producer = wide(log, Participants.of(("t", index) for index in range(count)))
+    log.hold_appends = True
+    producer.commit()
+    (append_id,) = log.held
+    committed = log.partition.step(log._completion(append_id), log.now_ms, log.wall_ms)
+
+    assert count_of(Dispatch, committed) == 0
+    slices = slices_of(log, committed)
+    assert [count_of(Dispatch, effects) for effects in slices] == [0, 0, 1]
+    (order,) = (effect.command for effect in slices[-1] if isinstance(effect, Dispatch))
+    assert order.partitions == tuple(("t", index) for index in range(count))
+
+
+def test_partitions_beyond_the_bound_are_not_added() -> None:
+    """UNKNOWN_SERVER_ERROR, on which clients abort the transaction."""
+    log = TransactionLog()
+    producer = wide(log, Participants.of(("t", index) for index in range(PARTICIPANTS_MAX - 1)))
+
+    assert producer.add(1_000_000, 1_000_001) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert producer.add(1_000_000) is ErrorCode.NONE
+    assert producer.add(1_000_001) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert producer.add(1_000_000) is ErrorCode.NONE
+    assert producer.abort() is ErrorCode.NONE
+    log.acknowledge_markers()
+    assert log.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_topics_beyond_the_bound_are_not_added() -> None:
+    log = TransactionLog()
+    producer = wide(log, Participants.of((f"t{number}", 0) for number in range(TOPICS_MAX)))
+
+    assert producer.add(0, topic="further") is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert producer.add(1, topic="t0") is ErrorCode.NONE
