@@ -77,8 +77,10 @@ class TransactionContext(StepContext):
     def prepare(
         self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int, fact: Fact | None = None
     ) -> PendingTransition:
-        """Prepare the transition to what the record can hold."""
-        if not self.transaction_version():
+        """Prepare the transition to what the record can hold. That of version 0 cannot hold a next producer id, which was
+        promised to the client, nor the one before it, by which the client is known until it has heard of the other."""
+        is_rollover = (target.next_producer_id, entry.metadata.next_producer_id) != (NO_PRODUCER_ID, NO_PRODUCER_ID)
+        if not self.transaction_version() and not is_rollover:
             target = _as_of_version_0(target)
         return entry.prepare(target, last_epoch, fact)
 
