@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.runtime.appends import IN_DOUBT
@@ -34,8 +34,16 @@ class TransactionConfig:
     transactional_id_expiration_ms: int = 604_800_000
 
 
+class BegunAhead(NamedTuple):
+    """Of a transaction that has begun in the future, by the clock of this broker when it loaded it."""
+
+    start_ms: int
+    loaded_ms: int
+    """By the clock that is never set."""
+
+
 class TransactionContext(StepContext):
-    __slots__ = ("config", "entries", "is_observed", "take_producer_id", "transaction_version")
+    __slots__ = ("begun_ahead", "config", "entries", "is_observed", "take_producer_id", "transaction_version")
 
     def __init__(
         self,
@@ -54,6 +62,7 @@ class TransactionContext(StepContext):
         self.is_observed = is_observed
         self.take_producer_id = take_producer_id
         self.entries: dict[str, TransactionalIdEntry] = {}
+        self.begun_ahead: dict[str, BegunAhead] = {}
 
     def find(self, request: IdRequest) -> TransactionalIdEntry | None:
         return self.entries.get(request.transactional_id)
@@ -77,8 +86,8 @@ class TransactionContext(StepContext):
     def prepare(
         self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int, fact: Fact | None = None
     ) -> PendingTransition:
-        """Prepare the transition to what the record can hold. That of version 0 cannot hold a next producer id, which was
-        promised to the client, nor the one before it, by which the client is known until it has heard of the other."""
+        """Prepare the transition to what the record can hold. Version 0 has no room for a next producer id, which was
+        promised to the client, nor for the one before, by which the client is known until it has heard of the other."""
         is_rollover = (target.next_producer_id, entry.metadata.next_producer_id) != (NO_PRODUCER_ID, NO_PRODUCER_ID)
         if not self.transaction_version() and not is_rollover:
             target = _as_of_version_0(target)

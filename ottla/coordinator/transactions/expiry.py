@@ -1,6 +1,7 @@
 """What time does: transactions that are open for too long are aborted, ids that no client uses are removed (§13.5.6).
 
-Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter.
+Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter. A transaction
+that begins in the future is open since it was loaded.
 """
 
 from collections.abc import Iterator
@@ -71,7 +72,12 @@ def _open_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | 
         return None
     if metadata.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
-    return context.wall_ms - metadata.start_ms
+    open_ms = context.wall_ms - metadata.start_ms
+    ahead = context.begun_ahead.get(entry.transactional_id)
+    if ahead is not None and ahead.start_ms == metadata.start_ms:
+        # It has been open for that long at least.
+        return max(open_ms, context.now_ms - ahead.loaded_ms)
+    return open_ms
 
 
 def expire_ids(context: TransactionContext, _event: ExpireTransactionalIds) -> None:
