@@ -23,6 +23,7 @@ SUITES = (
     "admin_listener",
     "timer",
     "steps",
+    "transaction_steps",
     "long_requests",
     "long_refusals",
     "codec",

@@ -90,10 +90,10 @@ class Steps:
 
 
 def figures() -> list[Figure]:
-    return [figure for name, measure in STORIES.items() for figure in _figures_of(name, measure)]
+    return [figure for name, measure in STORIES.items() for figure in figures_of(name, measure)]
 
 
-def _figures_of(name: str, measure: Callable[[], Steps]) -> list[Figure]:
+def figures_of(name: str, measure: Callable[[], Steps]) -> list[Figure]:
     rounds = [measure() for _ in range(ROUNDS)]
     processor = [(steps.processor_ms, 1.0) for steps in rounds]
     passed = [(steps.passed_ms, 1.0) for steps in rounds]
@@ -127,7 +127,7 @@ def _compaction() -> Steps:
         _fill(partition.log, COMPACTED_BYTES)
         partition.high_watermark = partition.log.log_end_offset
         with steps.of_loop():
-            await _until(lambda: partition.log.cleaned_offset > 0)
+            await until(lambda: partition.log.cleaned_offset > 0)
             await asyncio.sleep(0.1)
 
     return in_broker(story, {"log.cleaner.backoff.ms": "1000"})
@@ -158,9 +158,9 @@ def _roll_with_producers() -> Steps:
         log = await _log_of_producers(broker)
         with steps.of_loop():
             broker.runtime.soon(log.roll)
-            await _until((log.directory / f"{1:020}.snapshot").exists)
+            await until((log.directory / f"{1:020}.snapshot").exists)
             await call(broker, delete)
-            await _until(lambda: not list(broker.replicas))
+            await until(lambda: not list(broker.replicas))
 
     return in_broker(story)
 
@@ -169,7 +169,7 @@ def _producer_expiry() -> Steps:
     async def story(broker: Broker, steps: Steps) -> None:
         log = await _log_of_producers(broker)
         with steps.of_loop():
-            await _until(lambda: not len(log.producers))
+            await until(lambda: not len(log.producers))
 
     return in_broker(story, {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "1000"})
 
@@ -225,7 +225,7 @@ def _deletion() -> Steps:
         await create_topics(broker, _names(), {})
         with steps.of_loop():
             await call(broker, ask)
-            await _until(lambda: not list(broker.replicas))
+            await until(lambda: not list(broker.replicas))
 
     return in_broker(story)
 
@@ -242,7 +242,7 @@ def _recovery() -> Steps:
         (data_dir / CLEAN_SHUTDOWN_FILE).unlink()
         with steps.of_loop():
             broker = await _started(data_dir, {})
-            await _until(lambda: len(list(broker.replicas)) >= COUNT)
+            await until(lambda: len(list(broker.replicas)) >= COUNT)
         await broker.stop()
 
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name:
@@ -260,11 +260,11 @@ def _following() -> Steps:
         await create_topics(cluster.brokers[0], ["t"], {}, replicas=2)
         await cluster.stop_broker(1)
         leader = cluster.brokers[0].replicas.partition("t", 0)
-        await _until(lambda: leader.is_leader)
+        await until(lambda: leader.is_leader)
         _fill(leader.log, COPIED_BYTES)
         with steps.of_loop():
             await cluster.start_broker(1)
-            await _until(
+            await until(
                 lambda: cluster.brokers[1].replicas.partition("t", 0).log.log_end_offset == leader.log.log_end_offset
             )
         await cluster.stop()
@@ -373,10 +373,10 @@ async def create_topics(broker: Broker, names: list[str], configs: dict[str, str
         assert not any(topic.error_code for topic in response.topics)
 
     await call(broker, ask)
-    await _until(lambda: all(broker.replicas.find(name, 0) is not None for name in names))
+    await until(lambda: all(broker.replicas.find(name, 0) is not None for name in names))
 
 
-async def _until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110 - the parts of a broker notify one another, not their observers
             await asyncio.sleep(0.01)

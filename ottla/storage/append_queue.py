@@ -39,6 +39,9 @@ class Origin(Enum):
 
     CLIENT = auto()
     COORDINATOR = auto()
+    END_OF_TRANSACTION = auto()
+    """A marker, or the coordinator's record that a transaction is decided or complete. It is stored whatever its size:
+    a bound that was lowered under an open transaction must not keep it open."""
 
 
 class AppendInfo(NamedTuple):
@@ -111,7 +114,12 @@ class AppendQueue:
         if local.failure is not None or self._lost is not None:
             self._refuse()
         records, header = validate_produced_batch(
-            records, self._validation, now_wall_ms, origin is _CLIENT, zstd_allowed
+            records,
+            self._validation,
+            now_wall_ms,
+            origin is _CLIENT,
+            zstd_allowed,
+            origin is not Origin.END_OF_TRANSACTION,
         )
         if header.producer_id >= 0 and not header.attributes & CONTROL_BIT:
             try:

@@ -44,6 +44,11 @@ class LogConfig(NamedTuple):
     producer_id_expiration_ms: int = 86_400_000
 
     @property
+    def batch_bytes_max(self) -> int:
+        """What one batch may have."""
+        return min(self.max_message_bytes, self.segment_bytes)
+
+    @property
     def is_compacted(self) -> bool:
         return COMPACT in self.cleanup_policy
 

@@ -138,13 +138,15 @@ def validate_produced_batch(
     now_wall_ms: int,
     from_client: bool = True,
     zstd_allowed: bool = True,
+    is_size_bounded: bool = True,
 ) -> tuple[memoryview, BatchHeader]:
     """The batch to append and its header: usually `view` itself, patched if its timestamps are the log's business.
 
     `view` must be all that a request holds for the partition. It is a new buffer only where the topic's
     `compression.type` differs from the batch's. Base offset and leader epoch are not yet assigned. `zstd_allowed` is
     false for Produce below version 7. Without `from_client`, the batch was built by this broker: it may be a control
-    batch and is trusted beyond its header.
+    batch and is trusted beyond its header. One that is not `is_size_bounded` may have more than `max.message.bytes` and
+    more than a segment.
 
     Raises, in the order in which Kafka looks: CorruptMessage, InvalidRecord, UnsupportedCompressionType,
     MessageTooLarge, InvalidTimestamp, `RecordsRefused` (INVALID_RECORD or INVALID_TIMESTAMP), RecordListTooLarge.
@@ -159,7 +161,7 @@ def validate_produced_batch(
         raise UnsupportedCompressionType("zstd needs Produce version 7 or above")
     if from_client and header.base_offset != 0:
         raise InvalidRecord(f"base offset {header.base_offset} in a produced batch, 0 expected")
-    if len(view) > config.max_message_bytes:
+    if is_size_bounded and len(view) > config.max_message_bytes:
         raise MessageTooLarge(f"a batch of {len(view)} bytes, at most {config.max_message_bytes} allowed")
     if not crc_is_valid(view, 0, header):
         raise CorruptMessage("the checksum of the batch is not that of its bytes")
@@ -170,11 +172,19 @@ def validate_produced_batch(
         raise UnsupportedCompressionType(f"no codec has the number {codec}")
     if from_client or (config.recompresses(codec) and not header.attributes & CONTROL_BIT):
         view, header = _check_records(view, header, config, now_wall_ms)
-    if len(view) > config.segment_bytes:
-        raise RecordListTooLarge(f"a batch of {len(view)} bytes, a segment has {config.segment_bytes}")
+    if is_size_bounded and len(view) > config.batch_bytes_max:
+        raise _too_large(view, header, config)
     if config.log_append_time:
         header = set_log_append_time(view, 0, header, now_wall_ms)
     return view, header
+
+
+def _too_large(view: memoryview, header: BatchHeader, config: ValidationConfig) -> KafkaError:
+    """As the codec of the topic has made it."""
+    if len(view) > config.max_message_bytes:
+        name = Codec(header.codec).name
+        return MessageTooLarge(f"the batch has {len(view)} bytes as {name}, at most {config.max_message_bytes} allowed")
+    return RecordListTooLarge(f"a batch of {len(view)} bytes, a segment has {config.segment_bytes}")
 
 
 def validate_replicated(view: memoryview, log_end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -285,10 +295,6 @@ def _check_records(
     if config.codec is not None and recompresses:
         view = memoryview(recompress_batch(header, block, config.codec, config.compression_level))
         header = parse_batch_header(view)
-        if len(view) > config.max_message_bytes:
-            raise MessageTooLarge(
-                f"the batch has {len(view)} bytes as {config.codec.name}, at most {config.max_message_bytes} allowed"
-            )
     return view, header
 
 

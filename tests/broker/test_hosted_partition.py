@@ -21,7 +21,7 @@ from ottla.coordinator.runtime.effects import (
 from ottla.coordinator.runtime.partition import Phase
 from ottla.coordinator.runtime.step_context import NO_BOUND
 from ottla.protocol.errors import ErrorCode
-from ottla.storage.log import AppendInfo
+from ottla.storage.log import AppendInfo, Origin
 from ottla.timer.wheel import TimingWheel
 from tests.cluster.stores import Clock
 
@@ -55,12 +55,12 @@ class Owner:
 
     def __init__(self) -> None:
         self.facts: list[tuple[str, int]] = []
-        self.appended: list[tuple[memoryview, Any]] = []
+        self.appended: list[tuple[memoryview, Any, Origin]] = []
         self.replies: list[tuple[int, str]] = []
         self.when: dict[str, Callable[[], None]] = {}
 
-    def append(self, index: int, records: memoryview, done: Any, guard: Any = None) -> None:
-        self.appended.append((records, done))
+    def append(self, index: int, records: memoryview, done: Any, guard: Any, origin: Origin) -> None:
+        self.appended.append((records, done, origin))
 
     def batch_bytes_max(self, index: int) -> int:
         return LARGE_RECORD_BYTES + 100 if self.codec == 0 else NO_BOUND
@@ -173,7 +173,7 @@ def test_each_append_has_its_own_time_to_end(partition: HostedPartition[Any], ow
         return []
 
     def committed(append: int) -> None:
-        _, done = owner.appended[append]
+        _, done, _ = owner.appended[append]
         done(AppendInfo(7, 7, 0, -1, 0, False), None)
 
     partition.coordinator.step = step  # type: ignore[method-assign]
@@ -196,6 +196,14 @@ def test_each_append_has_its_own_time_to_end(partition: HostedPartition[Any], ow
         (AppendCompleted(1, 7), 20_000),
     ]
     assert len(wheel) == 0
+
+
+def test_the_end_of_a_transaction_is_built_whatever_its_size(partition: HostedPartition[Any], owner: Owner) -> None:
+    records = (CoordinatorRecord(b"k", bytes(2 * LARGE_RECORD_BYTES)),)
+    partition.coordinator.step = lambda *_: [Append(1, records, ends_transaction=True)]  # type: ignore[method-assign]
+    partition.handle(1)
+
+    assert [origin for *_, origin in owner.appended] == [Origin.END_OF_TRANSACTION]
 
 
 def test_no_append_ends_after_the_unload(partition: HostedPartition[Any], owner: Owner, clock: Clock) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.marker_sender import PARTITIONS_PER_STEP, MarkerSender
+from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.broker.coordinators.marker_turns import ORDERS_PER_STEP, PARTITIONS_PER_STEP
 from ottla.cluster.image import NO_LEADER, TRANSACTION_STATE
 from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.protocol.errors import ErrorCode
@@ -117,6 +119,7 @@ class Sending:
     """A sender on broker 3, whose tasks do not run."""
 
     def __init__(self, *states: Any, write_here: Any = None) -> None:
+        self.now_ms = 0
         self.soon: list[Callable[[], None]] = []
         self.retries: list[Callable[[], None]] = []
         self.errors: list[BaseException] = []
@@ -127,8 +130,9 @@ class Sending:
         self.partitions = tuple(("t", index) for index in range(len(states)))
         runtime: Any = SimpleNamespace(
             node_id=3,
+            clock=SimpleNamespace(now_ms=lambda: self.now_ms),
             soon=self.soon.append,
-            schedule=lambda _, action: self.retries.append(action),
+            schedule=self._schedule,
             spawn=lambda coroutine, _: self.coroutines.append(coroutine),
             log=SimpleNamespace(
                 info=lambda _, **fields: self.logged.append(("info", fields["error"])),
@@ -157,9 +161,18 @@ class Sending:
         self.written.append(partitions)
         self.done = done
 
-    def send(self) -> None:
-        self.sender.send(self.hosted, WriteMarkers("tx", 1, 7, 0, True, 2, self.partitions))
+    def send(self, orders: int = 1) -> None:
+        for number in range(orders):
+            self.sender.send(self.hosted, WriteMarkers(f"tx-{number}", 1, 7, 0, True, 2, self.partitions))
         self.run_soon()
+
+    def _schedule(self, wait_ms: int, action: Callable[[], None]) -> Any:
+        self.retries.append(partial(self._fire, self.now_ms + wait_ms, action))
+        return SimpleNamespace(cancel=lambda: None)
+
+    def _fire(self, now_ms: int, action: Callable[[], None]) -> None:
+        self.now_ms = now_ms
+        action()
 
     def run_soon(self) -> None:
         actions, self.soon[:] = list(self.soon), []
@@ -198,6 +211,53 @@ def test_partitions_led_here_get_markers_without_a_request() -> None:
     sending.retries[0]()
     assert sending.written[2:] == [second[1:]]
     assert (sending.coroutines, sending.errors) == ([], [])
+
+
+def test_many_orders_are_routed_a_few_in_each_step() -> None:
+    """Of 1,000 ids that a new coordinator finds decided, and that are all sent again in the same millisecond."""
+    sending = Sending(images.state(leader=NO_LEADER, isr=""))
+    routed: list[int] = []
+    route = sending.sender._route
+    sending.sender._route = lambda markers: (routed.append(len(sending.soon)), route(markers))  # type: ignore[assignment]
+    sending.send(1_000)
+    steps = 1
+    while sending.soon:
+        assert (len(routed), len(sending.soon)) == (steps * ORDERS_PER_STEP, 1)
+        sending.run_soon()
+        steps += 1
+    assert (len(routed), steps, len(sending.retries)) == (1_000, 32, 1)
+
+    sending.retries[0]()
+    assert len(routed) == 1_000 + ORDERS_PER_STEP
+    while sending.soon:
+        sending.run_soon()
+    assert (len(routed), sending.sender.waiting_again) == (2_000, 1_000)
+
+
+def test_a_wide_order_lets_others_have_their_turn() -> None:
+    sending = Sending(*[images.state(leader=3)] * (5 * PARTITIONS_PER_STEP))
+    sending.send()
+    sending.sender.send(sending.hosted, WriteMarkers("narrow", 1, 7, 0, True, 2, (("t", 0),)))
+    while sending.soon:
+        sending.run_soon()
+
+    # The second hundred stood before the narrow order already.
+    assert [len(partitions) for partitions in sending.written] == [100, 100, 1, 99, 100, 100, 1]
+    assert sending.written[2] == (("t", 0),)
+
+
+def test_markers_of_one_order_share_a_request() -> None:
+    sending = Sending(*[images.state(leader=1)] * (3 * PARTITIONS_PER_STEP))
+    sending.send()
+    sending.sender.send(sending.hosted, WriteMarkers("other", 1, 8, 0, True, 2, sending.partitions))
+    while sending.soon:
+        sending.run_soon()
+
+    requests = []
+    while batch := sending.sender._take(1):
+        requests.append([(each.order.command.transactional_id, len(each.partitions)) for each in batch])
+    assert requests == [[("tx-0", 300), ("other", 300)]]
+    sending.close()
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ async def test_commit_that_cannot_be_stored_gets_an_error(tmp_path: Path) -> Non
         await created(broker, creatable("a"))
         replicas = broker.broker.replicas
         append = replicas.append_records
-        replicas.append_records = lambda topic, index, records, done, guard: broker.broker.runtime.soon(
+        replicas.append_records = lambda topic, index, records, done, *_: broker.broker.runtime.soon(
             lambda: done(None, KafkaStorageError("no space is left"))
         )
         assert await committed(broker, "g", {("a", 0): 5}) == {("a", 0): ErrorCode.NOT_COORDINATOR}

@@ -145,6 +145,8 @@ def test_sizes_are_bounded_by_the_topic_and_by_the_segment():
     assert validated(batch, ValidationConfig(max_message_bytes=len(batch), segment_bytes=len(batch)))
     assert isinstance(refusal(batch, ValidationConfig(max_message_bytes=len(batch) - 1)), MessageTooLarge)
     assert isinstance(refusal(batch, ValidationConfig(segment_bytes=len(batch) - 1)), RecordListTooLarge)
+    least = ValidationConfig(max_message_bytes=0, segment_bytes=14)
+    assert validated(batch, least, from_client=False, is_size_bounded=False)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ottla.coordinator.runtime.partition import CoordinatorPartition, Coordinato
 from ottla.coordinator.runtime.step_context import NO_BOUND
 from ottla.protocol.records.compression import Codec
 from ottla.replication.partition import Partition
-from ottla.storage.log import VerificationGuard
+from ottla.storage.log import Origin, VerificationGuard
 
 # Between the attempts to load a partition: doubled each time, as far as the second.
 LOAD_RETRY_MS = 1000
@@ -37,7 +37,13 @@ class Replicas(Protocol):
     def find(self, topic: str, index: int) -> Partition | None: ...
 
     def append_records(
-        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+        self,
+        topic: str,
+        index: int,
+        records: memoryview,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+        origin: Origin = Origin.COORDINATOR,
     ) -> None: ...
 
 
@@ -186,15 +192,22 @@ class CoordinatorTopic(Generic[S]):
         """The broker that serves `name`, by the metadata; None while the topic or the leader is missing."""
         return coordinator_in(self._metadata.image, self.name, name)
 
-    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
+    def append(
+        self,
+        index: int,
+        records: memoryview,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+        origin: Origin = Origin.COORDINATOR,
+    ) -> None:
         """For its partitions."""
-        self._replicas.append_records(self.name, index, records, done, guard)
+        self._replicas.append_records(self.name, index, records, done, guard, origin)
 
     def batch_bytes_max(self, index: int) -> int:
         """For its partitions: what the log takes in one batch. One that is compressed may have been of any size, and a
         log that is not here any more says so itself."""
         replica = self._replicas.find(self.name, index) if self.codec == Codec.NONE else None
-        return NO_BOUND if replica is None else replica.log.config.max_message_bytes
+        return NO_BOUND if replica is None else replica.log.config.batch_bytes_max
 
     def dispatch(self, partition: HostedPartition[S], command: Any) -> None:
         """For its partitions."""

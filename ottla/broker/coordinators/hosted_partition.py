@@ -32,7 +32,7 @@ from ottla.coordinator.runtime.partition import CoordinatorPartition, Coordinato
 from ottla.protocol.errors import ErrorCode, KafkaError, MessageTooLarge
 from ottla.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.log import AppendInfo, VerificationGuard
+from ottla.storage.log import AppendInfo, Origin, VerificationGuard
 from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
@@ -59,7 +59,14 @@ class PartitionOwner(Protocol):
     codec: int
     append_timeout_ms: int
 
-    def append(self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None) -> None:
+    def append(
+        self,
+        index: int,
+        records: memoryview,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+        origin: Origin = Origin.COORDINATOR,
+    ) -> None:
         """`guard` is what the first batch of a transaction presents to the log."""
         ...
 
@@ -163,6 +170,7 @@ class HostedPartition(Generic[S]):
         if self.is_loading:
             return False
         self._is_serving = True
+        self._now_ms, self._wall_ms = now_ms, wall_ms
         self._queue.extend(self._before_serving)
         self._take_queued()
         self._before_serving.clear()
@@ -353,7 +361,8 @@ class HostedPartition(Generic[S]):
                 code = error.code if error is not None else ErrorCode.UNKNOWN_SERVER_ERROR
                 self._report(AppendFailed(append_id, code))
 
-        if is_large and size_bytes > (most := self._owner.batch_bytes_max(self.index)):
+        is_bounded = not effect.ends_transaction
+        if is_large and is_bounded and size_bytes > (most := self._owner.batch_bytes_max(self.index)):
             # It need not be built, which takes long, to be refused.
             error = MessageTooLarge(f"records of {size_bytes} bytes, at most {most} allowed")
             self._runtime.soon(lambda: done(None, error))
@@ -366,7 +375,8 @@ class HostedPartition(Generic[S]):
             producer_epoch=producer.producer_epoch,
             transactional=producer is not NO_PRODUCER,
         )
-        self._owner.append(self.index, memoryview(batch), done, effect.guard)
+        origin = Origin.COORDINATOR if is_bounded else Origin.END_OF_TRANSACTION
+        self._owner.append(self.index, memoryview(batch), done, effect.guard, origin)
 
     def _time_appends(self) -> None:
         """Until the oldest append has to end: almost all have ended long before, and no timer is moved for them."""

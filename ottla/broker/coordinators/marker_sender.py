@@ -2,7 +2,8 @@
 
 Each broker has a queue and at most one request under way; partitions that this broker leads get their markers without
 one. A marker that a leader could not write, or whose answer was
-lost, is sent again later, to the leader of that time: writing it twice does no harm. What a partition of
+lost, is sent again later, to the leader of that time: writing it twice does no harm. However many wait, a step of the
+loop handles a few of them (`MarkerTurns`). What a partition of
 `__transaction_state` has asked for is forgotten when this broker resigns from it: its next leader asks for all of it
 again. There are never more markers than partitions in transactions that are decided and not complete.
 
@@ -21,12 +22,13 @@ from typing import Final, NamedTuple
 
 from ottla.broker.coordinators.coordinator_topic import MetadataCache, Replicas, has_committed_what_it_loaded
 from ottla.broker.coordinators.hosted_partition import HostedPartition
-from ottla.broker.runtime import Runtime
+from ottla.broker.coordinators.marker_turns import ORDERS_PER_STEP, MarkerTurns
+from ottla.broker.runtime import Runtime, next_step
 from ottla.broker.server.network import Network
 from ottla.broker.server.peer_connection import KeptPeer, PeerError
 from ottla.cluster.image import MetadataImage
-from ottla.coordinator.transactions.entry import Participant
 from ottla.coordinator.transactions.events import MarkersWritten, WriteMarkers
+from ottla.coordinator.transactions.participants import Participant
 from ottla.coordinator.transactions.records import by_topic
 from ottla.coordinator.transactions.shard import TransactionShard
 from ottla.protocol.address import Address
@@ -38,15 +40,13 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ottla.security.client import LoginCredentials
-from ottla.timer.wheel import TimerEntry
 
 # Some milliseconds of the leader's time; further markers wait for the next request.
 PARTITIONS_PER_REQUEST: Final = 1000
+# Each is built, encoded and answered by itself.
+ORDERS_PER_REQUEST: Final = 100
 RETRY_MS: Final = 100
 RETRY_MS_MAX: Final = 1000
-
-PARTITIONS_PER_STEP: Final = 100
-"""Of those that this broker leads: some 5 ms."""
 
 MarkersDone = Callable[[Sequence[ErrorCode]], None]
 MarkerWriter = Callable[[WriteMarkers, Sequence[Participant], int, MarkersDone], None]
@@ -99,6 +99,9 @@ class _Markers(NamedTuple):
     partitions: tuple[Participant, ...]
     failures: int = 0
 
+    def is_of_same_attempt(self, other: "_Markers") -> bool:
+        return (self.order, self.failures) == (other.order, other.failures)
+
 
 class MarkerSender:
     def __init__(
@@ -112,7 +115,7 @@ class MarkerSender:
         inter_broker_listener: str,
         login: LoginCredentials | None,
     ) -> None:
-        """`write_here` is for partitions that this broker leads, PARTITIONS_PER_STEP of them at once."""
+        """`write_here` is for partitions that this broker leads, PARTITIONS_PER_STEP (`marker_turns`) at once."""
         self._runtime = runtime
         self._replicas = replicas
         self._metadata = metadata
@@ -125,14 +128,13 @@ class MarkerSender:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._under_way: dict[int, list[_Markers]] = {}
         self._under_way_here: set[_Markers] = set()
-        self._retries: dict[_Markers, TimerEntry] = {}
+        self._turns: MarkerTurns[_Markers] = MarkerTurns(runtime, lambda markers: self._route(markers), _some)
         self._is_stopped = False
 
     def send(self, hosted: HostedPartition[TransactionShard], command: WriteMarkers) -> None:
         """Until all are written, or `hosted` is unloaded."""
         # The partition is in the middle of a step: what is deleted is reported in one of its own.
-        markers = _Markers(_Order(hosted, command), command.partitions)
-        self._runtime.soon(lambda: self._route(markers))
+        self._turns.add(_Markers(_Order(hosted, command), command.partitions))
 
     def queued_by_broker(self) -> dict[int, int]:
         """How many partitions wait for their marker, queued or under way, by the broker to which it goes."""
@@ -146,8 +148,8 @@ class MarkerSender:
 
     @property
     def waiting_again(self) -> int:
-        """How many partitions wait for their marker to be sent again, or for a leader."""
-        return _partition_count(self._retries)
+        """How many partitions wait for their marker to be sent again, for a leader, or for their turn."""
+        return sum(count for markers, count in self._turns.waiting() if not markers.order.is_void)
 
     def stop(self) -> None:
         """What is under way ends; its partitions are unloaded."""
@@ -156,8 +158,7 @@ class MarkerSender:
             task.cancel()
         for peer in self._peers.values():
             peer.close()
-        for retry in self._retries.values():
-            retry.cancel()
+        self._turns.stop()
         self._queues.clear()
 
     # To the leader of each partition.
@@ -182,21 +183,15 @@ class MarkerSender:
             if leader is None:
                 self._retry(part)
             elif leader == self._runtime.node_id:
-                self._write_some_here(part)
+                self._write_here_now(part)
             else:
                 self._enqueue(leader, part)
         markers.order.report_written(deleted)
 
     def _retry(self, markers: _Markers) -> None:
         wait_ms = min(RETRY_MS << min(markers.failures, 10), RETRY_MS_MAX)
-        again = markers._replace(failures=markers.failures + 1)
-
-        def fire() -> None:
-            del self._retries[again]
-            self._route(again)
-
         if not self._is_stopped:
-            self._retries[again] = self._runtime.schedule(wait_ms, fire)
+            self._turns.add_later(markers._replace(failures=markers.failures + 1), wait_ms)
 
     def _fail_unexpectedly(self, leader: int, batch: list[_Markers], error: Exception) -> None:
         self._runtime.log.error("unhandled error in writing markers", broker=leader, exc_info=error)
@@ -206,19 +201,12 @@ class MarkerSender:
         for each in batch:
             self._retry(each)
 
-    def _write_some_here(self, markers: _Markers) -> None:
-        """The others in the next step of the loop."""
-        if markers.order.is_void or self._is_stopped:
-            return
-        now, later = markers.partitions[:PARTITIONS_PER_STEP], markers.partitions[PARTITIONS_PER_STEP:]
-        if later:
-            rest = markers._replace(partitions=later)
-            self._runtime.soon(lambda: self._write_some_here(rest))
-            markers = markers._replace(partitions=now)
+    def _write_here_now(self, markers: _Markers) -> None:
         order = markers.order
+        done = partial(self._written_here, markers)
         self._under_way_here.add(markers)
         try:
-            self._write_here(order.command, now, order.hosted.leader_epoch, partial(self._written_here, markers))
+            self._write_here(order.command, markers.partitions, order.hosted.leader_epoch, done)
         except Exception as error:
             self._under_way_here.discard(markers)
             self._fail_unexpectedly(self._runtime.node_id, [markers], error)
@@ -251,17 +239,20 @@ class MarkerSender:
         batch: list[_Markers] = []
         count = 0
         # The response names markers by their producer id, so a request has an id once.
-        producer_ids: set[int] = set()
-        while queue and count < PARTITIONS_PER_REQUEST:
-            if queue[0].order.is_void:
+        places: dict[int, int] = {}
+        while queue and count < PARTITIONS_PER_REQUEST and len(batch) < ORDERS_PER_REQUEST:
+            first = queue[0]
+            if first.order.is_void:
                 queue.popleft()
                 continue
-            producer_id = queue[0].order.command.producer_id
-            if producer_id in producer_ids:
+            place = places.setdefault(first.order.command.producer_id, len(batch))
+            if place == len(batch):
+                batch.append(first)
+            elif batch[place].is_of_same_attempt(first):
+                batch[place] = first._replace(partitions=batch[place].partitions + first.partitions)
+            else:
                 break
-            producer_ids.add(producer_id)
-            batch.append(queue.popleft())
-            count += len(batch[-1].partitions)
+            count += len(queue.popleft().partitions)
         return batch
 
     async def _send_batch(self, leader: int, batch: list[_Markers]) -> None:
@@ -273,7 +264,9 @@ class MarkerSender:
             self._retry_all(batch)
             return
         results = _results(response)
-        for each in batch:
+        for number, each in enumerate(batch, 1):
+            if number % ORDERS_PER_STEP == 0:
+                await next_step()
             self._handle_results(each, results.get(each.order.command.producer_id, {}))
 
     async def _ask(self, leader: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
@@ -323,6 +316,11 @@ class MarkerSender:
             self._runtime.log.info("a marker is left to a newer coordinator or producer", **fields)
         else:
             self._runtime.log.error("a marker could not be written", **fields)
+
+
+def _some(markers: _Markers, begin: int, end: int) -> _Markers:
+    is_all = end - begin == len(markers.partitions)
+    return markers if is_all else markers._replace(partitions=markers.partitions[begin:end])
 
 
 def _partition_count(markers: Iterable[_Markers]) -> int:

@@ -15,8 +15,8 @@ from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, MetadataImage
-from ottla.coordinator.transactions.entry import Participant
 from ottla.coordinator.transactions.events import AddPartitions, VerifyPartitions, VerifyResult
+from ottla.coordinator.transactions.participants import Participant
 from ottla.protocol.errors import ErrorCode, producer_error
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

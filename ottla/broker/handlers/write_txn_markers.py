@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from ottla.broker.replicas.transaction_markers import MarkerAppend, TransactionMarkers
 from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
 from ottla.broker.server.request_context import RequestContext
-from ottla.coordinator.transactions.entry import Participant
 from ottla.coordinator.transactions.events import WriteMarkers
 from ottla.coordinator.transactions.facts import Outcome, TransactionEndedByOperator
+from ottla.coordinator.transactions.participants import Participant
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

@@ -84,12 +84,17 @@ class Appends:
         return info
 
     def append_own(
-        self, partition: Partition, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+        self,
+        partition: Partition,
+        records: memoryview,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+        origin: Origin = Origin.COORDINATOR,
     ) -> None:
         """Queues a batch of the broker's own. `done` is called once, later: when the high watermark has passed it."""
         outcome = _OwnAppend(partition, done)
         try:
-            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=Origin.COORDINATOR, guard=guard)
+            outcome.info = self.append(partition, records, ACKS_ALL, outcome, origin=origin, guard=guard)
         except KafkaError as error:
             outcome.fail(error)
         self._own_appends.append(outcome)

@@ -27,7 +27,7 @@ from ottla.replication.leadership import FetchNoted, ReplicationRules
 from ottla.replication.partition import Partition, StateChange, TopicTraffic
 from ottla.security.client import LoginCredentials
 from ottla.storage.checkpoints import TopicPartition
-from ottla.storage.log import VerificationGuard
+from ottla.storage.log import Origin, VerificationGuard
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
 
@@ -156,7 +156,13 @@ class ReplicaManager:
             traffic.bytes_to_consumers += size
 
     def append_records(
-        self, topic: str, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None = None
+        self,
+        topic: str,
+        index: int,
+        records: memoryview,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+        origin: Origin = Origin.COORDINATOR,
     ) -> None:
         """Appends a batch of the broker's own. `done` is called once, later: when the high watermark has passed it.
 
@@ -164,10 +170,9 @@ class ReplicaManager:
         try:
             partition = self.partition(topic, index)
         except KafkaError as error:
-            why = error
-            self._runtime.soon(lambda: done(None, why))
+            self._runtime.soon(partial(done, None, error))
         else:
-            self._appends.append_own(partition, records, done, guard)
+            self._appends.append_own(partition, records, done, guard, origin)
 
     # What metadata says of them.
 

@@ -12,7 +12,7 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime, complete, next_step
 from ottla.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
 from ottla.protocol.records.control import TransactionMarker, build_marker
-from ottla.storage.log import AppendInfo
+from ottla.storage.log import AppendInfo, Origin
 
 APPENDS_PER_STEP = 100
 """Some 5 ms of the loop."""
@@ -80,7 +80,8 @@ class TransactionMarkers:
             producer_epoch=producer_epoch,
             timestamp=self._runtime.broker_clock.wall_ms(),
         )
-        self._replicas.append_records(topic, index, memoryview(batch), partial(self._appended, append, note))
+        done = partial(self._appended, append, note)
+        self._replicas.append_records(topic, index, memoryview(batch), done, origin=Origin.END_OF_TRANSACTION)
 
     def _appended(
         self,

@@ -33,6 +33,8 @@ class Append(NamedTuple):
     """Of a transactional batch; it has no sequence."""
     guard: Any = None
     """What the log wants to see of the first batch of a transaction. Only the shell looks at it."""
+    ends_transaction: bool = False
+    """Of the transaction coordinator: no bound of the log's may refuse it."""
 
 
 class Reply(NamedTuple):

@@ -145,7 +145,8 @@ class CoordinatorPartition(Generic[S]):
     def finish_loading(self, now_ms: int, wall_ms: int) -> list[Effect]:
         """A slice of making what the log says: call it until the phase is ACTIVE. The list is the caller's.
 
-        Until then requests are refused, and other events, those of timers too, must wait."""
+        Until then requests are refused, and other events, those of timers too, must wait. As after a step there may be
+        a `rest`."""
         assert self.phase is Phase.LOADING, f"loading ends in phase {self.phase.name}"
         self._context.begin(now_ms, wall_ms)
         if self._election is None:
@@ -165,6 +166,7 @@ class CoordinatorPartition(Generic[S]):
         self.phase = Phase.UNLOADED
         context = self._context
         context.begin(now_ms, wall_ms)
+        context.is_unloading = True
         context.finish()
         self.shard.on_resigned()
         for after in context.appends.close():

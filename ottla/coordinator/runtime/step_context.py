@@ -48,7 +48,8 @@ class StepContext:
 
     # fmt: off
     __slots__ = (
-        "appends", "batch_bytes_max", "effects", "members_per_slice", "now_ms", "on_append", "rest", "wall_ms",
+        "appends", "batch_bytes_max", "effects", "is_unloading", "members_per_slice", "now_ms", "on_append", "rest",
+        "wall_ms",
     )
     # fmt: on
 
@@ -59,6 +60,8 @@ class StepContext:
         self.effects: list[Effect] = []
         # Set by a partition whose state changes at the append, not at the commit.
         self.on_append: Callable[[int, Sequence[CoordinatorRecord]], None] | None = None
+        # What a step leaves to do for later is done at once, and may be dropped where no one waits for it.
+        self.is_unloading = False
         # What the log takes in one batch.
         self.batch_bytes_max: Callable[[], int] = lambda: NO_BOUND
         self.members_per_slice = MEMBERS_PER_SLICE
@@ -111,10 +114,17 @@ class StepContext:
     def cancel_timer(self, key: Hashable) -> None:
         self.effects.append(CancelTimer(key))
 
-    def append(self, owner: str, records: Sequence[CoordinatorRecord], after: AfterAppend) -> None:
+    def append(
+        self,
+        owner: str,
+        records: Sequence[CoordinatorRecord],
+        after: AfterAppend,
+        *,
+        ends_transaction: bool = False,
+    ) -> None:
         """Append the records as one batch. `owner` names what they are about: a group, a transactional id."""
         append_id = self.appends.open(owner, tuple(records), after)
-        self.effects.append(Append(append_id, tuple(records)))
+        self.effects.append(Append(append_id, tuple(records), ends_transaction=ends_transaction))
         if self.on_append is not None:
             self.on_append(append_id, records)
 

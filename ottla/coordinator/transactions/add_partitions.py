@@ -1,5 +1,7 @@
 """Registering the partitions that a transaction writes to, and asking whether they are registered (§13.4)."""
 
+from typing import Final
+
 from ottla.coordinator.transactions.context import TransactionContext
 from ottla.coordinator.transactions.entry import (
     NO_GROUPS,
@@ -9,7 +11,12 @@ from ottla.coordinator.transactions.entry import (
 )
 from ottla.coordinator.transactions.events import AddPartitions, VerifyPartitions, VerifyResult
 from ottla.coordinator.transactions.facts import NAMES_MAX, TransactionBegan
+from ottla.coordinator.transactions.participants import NO_PARTICIPANTS
 from ottla.protocol.errors import ErrorCode
+
+PARTICIPANTS_MAX: Final = 100_000
+TOPICS_MAX: Final = 10_000
+"""A record with so many is read in 20 ms, and built by a coordinator that has just read it in 10."""
 
 
 def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
@@ -22,12 +29,16 @@ def add_partitions(context: TransactionContext, request: AddPartitions) -> None:
     metadata = entry.metadata
     is_open = metadata.state is TransactionState.ONGOING
     _note_group(entry, request.group_id, is_open=is_open)
-    if is_open and request.partitions <= metadata.partitions:
+    if is_open and all(each in metadata.partitions for each in request.partitions):
         context.reply(request.token, ErrorCode.NONE)
+        return
+    partitions = (metadata.partitions if is_open else NO_PARTICIPANTS).with_added(request.partitions)
+    if len(partitions) > PARTICIPANTS_MAX or partitions.topic_count > TOPICS_MAX:
+        context.reply(request.token, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     target = metadata._replace(
         state=TransactionState.ONGOING,
-        partitions=metadata.partitions | request.partitions if is_open else request.partitions,
+        partitions=partitions,
         last_update_ms=context.wall_ms,
         start_ms=metadata.start_ms if is_open else context.wall_ms,
         previous_producer_id=metadata.producer_id,
@@ -85,4 +96,5 @@ def verify_partitions(context: TransactionContext, request: VerifyPartitions) ->
         context.reply(request.token, VerifyResult(error or ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return
     registered = entry.metadata.partitions
-    context.reply(request.token, VerifyResult(ErrorCode.NONE, request.partitions - registered))
+    missing = frozenset(each for each in request.partitions if each not in registered)
+    context.reply(request.token, VerifyResult(ErrorCode.NONE, missing))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.coordinator.facts import Fact
 from ottla.coordinator.runtime.appends import IN_DOUBT
@@ -14,10 +14,15 @@ from ottla.coordinator.transactions.entry import (
     PendingTransition,
     TransactionalIdEntry,
     TransactionMetadata,
+    TransactionState,
 )
 from ottla.coordinator.transactions.events import IdRequest, ProducerRequest
 from ottla.coordinator.transactions.facts import FencedProducerRefused
-from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
+from ottla.coordinator.transactions.records import (
+    ROOM_TO_END_BYTES,
+    build_transaction_key,
+    build_transaction_value,
+)
 from ottla.protocol.errors import ErrorCode
 
 
@@ -29,8 +34,16 @@ class TransactionConfig:
     transactional_id_expiration_ms: int = 604_800_000
 
 
+class BegunAhead(NamedTuple):
+    """Of a transaction that has begun in the future, by the clock of this broker when it loaded it."""
+
+    start_ms: int
+    loaded_ms: int
+    """By the clock that is never set."""
+
+
 class TransactionContext(StepContext):
-    __slots__ = ("config", "entries", "is_observed", "take_producer_id", "transaction_version")
+    __slots__ = ("begun_ahead", "config", "entries", "is_observed", "take_producer_id", "transaction_version")
 
     def __init__(
         self,
@@ -49,6 +62,7 @@ class TransactionContext(StepContext):
         self.is_observed = is_observed
         self.take_producer_id = take_producer_id
         self.entries: dict[str, TransactionalIdEntry] = {}
+        self.begun_ahead: dict[str, BegunAhead] = {}
 
     def find(self, request: IdRequest) -> TransactionalIdEntry | None:
         return self.entries.get(request.transactional_id)
@@ -72,8 +86,10 @@ class TransactionContext(StepContext):
     def prepare(
         self, entry: TransactionalIdEntry, target: TransactionMetadata, last_epoch: int, fact: Fact | None = None
     ) -> PendingTransition:
-        """Prepare the transition to what the record can hold."""
-        if not self.transaction_version():
+        """Prepare the transition to what the record can hold. Version 0 has no room for a next producer id, which was
+        promised to the client, nor for the one before, by which the client is known until it has heard of the other."""
+        is_rollover = (target.next_producer_id, entry.metadata.next_producer_id) != (NO_PRODUCER_ID, NO_PRODUCER_ID)
+        if not self.transaction_version() and not is_rollover:
             target = _as_of_version_0(target)
         return entry.prepare(target, last_epoch, fact)
 
@@ -109,8 +125,18 @@ class TransactionContext(StepContext):
         # The level may have been lowered since it was prepared.
         version = 0 if not self.transaction_version() and target == _as_of_version_0(target) else 1
         key = build_transaction_key(entry.transactional_id)
-        value = entry.pending.value = build_transaction_value(target, version)
-        self.append(entry.transactional_id, (CoordinatorRecord(key, value),), after)
+        value = build_transaction_value(target, version)
+        if target.state is TransactionState.ONGOING and self._leaves_no_room_to_end(key, value):
+            after.failed(self, ErrorCode.MESSAGE_TOO_LARGE)
+            return
+        entry.pending.value = value
+        record = CoordinatorRecord(key, value)
+        self.append(entry.transactional_id, (record,), after, ends_transaction=target.ends_transaction)
+
+    def _leaves_no_room_to_end(self, key: bytes, value: bytes) -> bool:
+        """The records that follow would not fit into the log. They are stored all the same, for the bound may have been
+        lowered since; but nothing shall make them larger than what the log is said to hold."""
+        return len(key) + len(value) + ROOM_TO_END_BYTES > self.batch_bytes_max()
 
 
 def _as_of_version_0(target: TransactionMetadata) -> TransactionMetadata:

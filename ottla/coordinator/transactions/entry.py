@@ -22,13 +22,11 @@ of PREPARE_ABORT itself.
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from ottla.coordinator.facts import Fact
+from ottla.coordinator.transactions.participants import NO_PARTICIPANTS, Participant, Participants
 from ottla.protocol.errors import ErrorCode
-
-Participant: TypeAlias = tuple[str, int]
-"""Topic and partition that a transaction writes to."""
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -61,6 +59,7 @@ class TransactionState(IntEnum):
 
 _IDLE: Final = {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 _DECIDED: Final = {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+_ENDS: Final = _DECIDED | {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
 VALID_PREVIOUS: Final[dict[TransactionState, set[TransactionState]]] = {
     TransactionState.EMPTY: _IDLE,
@@ -82,7 +81,7 @@ class TransactionMetadata(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[Participant] = frozenset()
+    partitions: Participants = NO_PARTICIPANTS
     last_update_ms: int = NO_TIME
     start_ms: int = NO_TIME
     """When the first partition was registered."""
@@ -100,6 +99,11 @@ class TransactionMetadata(NamedTuple):
     @property
     def is_decided(self) -> bool:
         return self.state in _DECIDED
+
+    @property
+    def ends_transaction(self) -> bool:
+        """Whether its record ends one, or a part of that."""
+        return self.state in _ENDS
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -208,10 +212,10 @@ def _check_transition(old: TransactionMetadata, target: TransactionMetadata | No
             return
         case TransactionState.ONGOING:
             assert is_same_epoch, "adding a partition changes no epoch"
-            assert target.partitions >= old.partitions, "a partition left the transaction"
+            assert target.partitions.has_grown_from(old.partitions), "a partition left the transaction"
         case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
             assert is_same_epoch or is_next_epoch, f"{old} cannot be decided as {target}"
-            assert target.partitions == old.partitions, "a decision changes no partition"
+            assert target.partitions is old.partitions, "a decision changes no partition"
         case _:
             assert is_same_epoch or (is_new_id and target.producer_id == old.next_producer_id), "not the promised id"
             assert not target.partitions, "a complete transaction has partitions"

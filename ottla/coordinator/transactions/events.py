@@ -5,10 +5,12 @@ Every request has a token; its answer is one `Reply` with the result that is nam
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ottla.coordinator.transactions.entry import NO_EPOCH, NO_PRODUCER_ID, Participant, TransactionMetadata
+from ottla.coordinator.transactions.entry import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
+from ottla.coordinator.transactions.participants import Participant
 from ottla.protocol.errors import ErrorCode
 
 
@@ -151,7 +153,7 @@ class VerifyResult(NamedTuple):
 class DescriptionResult(NamedTuple):
     error: ErrorCode
     metadata: TransactionMetadata | None = None
-    partitions: frozenset[Participant] = frozenset()
+    partitions: AbstractSet[Participant] = frozenset()
     """Of a decided transaction those whose marker is missing."""
 
 

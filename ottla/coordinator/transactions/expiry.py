@@ -1,6 +1,7 @@
 """What time does: transactions that are open for too long are aborted, ids that no client uses are removed (§13.5.6).
 
-Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter.
+Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter. A transaction
+that begins in the future is open since it was loaded.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Final
 
 from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.coordinator.transactions.context import TransactionContext, give_up
-from ottla.coordinator.transactions.decisions import IDS_PER_SLICE, fence
+from ottla.coordinator.transactions.decisions import DECISIONS_PER_SLICE, IDS_PER_SLICE, fence
 from ottla.coordinator.transactions.entry import (
     NEVER_TIMES_OUT_MS,
     TransactionalIdEntry,
@@ -33,21 +34,35 @@ def abort_timed_out(context: TransactionContext, _event: AbortTimedOutTransactio
 
 def _abort_in_slices(context: TransactionContext) -> Iterator[None]:
     for entries in _slices(context):
-        for entry in entries:
-            open_ms = _open_ms(context, entry)
-            if open_ms is not None and open_ms > entry.metadata.timeout_ms:
-                context.observe(
-                    TransactionTimedOut(
-                        transactional_id=entry.transactional_id,
-                        producer_id=entry.metadata.producer_id,
-                        producer_epoch=entry.metadata.producer_epoch,
-                        start_ms=entry.metadata.start_ms,
-                        transaction_timeout_ms=entry.metadata.timeout_ms,
-                        open_ms=open_ms,
-                    )
-                )
-                fence(context, entry, AbortReason.TIMED_OUT)
+        overdue = iter([(entry, open_ms) for entry in entries if (open_ms := _overdue_ms(context, entry)) is not None])
+        while some := list(islice(overdue, DECISIONS_PER_SLICE)):
+            for entry, open_ms in some:
+                _abort(context, entry, open_ms)
+            yield
+            if context.is_unloading:
+                return
         yield
+
+
+def _overdue_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | None:
+    """How long the transaction has been open, if that is longer than it may."""
+    open_ms = _open_ms(context, entry)
+    return open_ms if open_ms is not None and open_ms > entry.metadata.timeout_ms else None
+
+
+def _abort(context: TransactionContext, entry: TransactionalIdEntry, open_ms: int) -> None:
+    metadata = entry.metadata
+    context.observe(
+        TransactionTimedOut(
+            transactional_id=entry.transactional_id,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            start_ms=metadata.start_ms,
+            transaction_timeout_ms=metadata.timeout_ms,
+            open_ms=open_ms,
+        )
+    )
+    fence(context, entry, AbortReason.TIMED_OUT)
 
 
 def _open_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | None:
@@ -57,7 +72,12 @@ def _open_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | 
         return None
     if metadata.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
-    return context.wall_ms - metadata.start_ms
+    open_ms = context.wall_ms - metadata.start_ms
+    ahead = context.begun_ahead.get(entry.transactional_id)
+    if ahead is not None and ahead.start_ms == metadata.start_ms:
+        # It has been open for that long at least.
+        return max(open_ms, context.now_ms - ahead.loaded_ms)
+    return open_ms
 
 
 def expire_ids(context: TransactionContext, _event: ExpireTransactionalIds) -> None:
@@ -71,6 +91,8 @@ def _expire_in_slices(context: TransactionContext) -> Iterator[None]:
         while batch := tuple(islice(expired, TOMBSTONES_PER_BATCH)):
             _append_tombstones(context, batch)
             yield
+            if context.is_unloading:
+                return
         yield
 
 

@@ -15,6 +15,7 @@ from ottla.coordinator.transactions.entry import (
 )
 from ottla.coordinator.transactions.events import InitializeProducer, ProducerResult
 from ottla.coordinator.transactions.facts import AbortReason, ProducerInitialized
+from ottla.coordinator.transactions.participants import NO_PARTICIPANTS
 from ottla.protocol.errors import ErrorCode
 
 
@@ -84,7 +85,7 @@ def _initialize(context: TransactionContext, entry: TransactionalIdEntry, reques
         producer_epoch=pair.producer_epoch,
         timeout_ms=request.timeout_ms,
         state=TransactionState.EMPTY,
-        partitions=frozenset(),
+        partitions=NO_PARTICIPANTS,
         last_update_ms=context.wall_ms,
         start_ms=NO_TIME,
         previous_producer_id=entry.metadata.producer_id if entry.exists_in_log else NO_PRODUCER_ID,

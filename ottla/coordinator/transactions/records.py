@@ -7,14 +7,21 @@ would lose the id that it was promised when the coordinator moves.
 """
 
 from collections import defaultdict
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from ottla.coordinator.transactions.entry import Participant, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.entry import TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.participants import NO_PARTICIPANTS, Participant, Participants
 from ottla.protocol.codec import decode, encode
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.schema import Message, define
 
 _KEY_VERSION: Final = 0
+
+ROOM_TO_END_BYTES: Final = 128
+"""What the batch that ends a transaction may have beyond the key and the value that registered its last partition: a
+batch's header (61), the lengths in its record (17 at most), the three tagged fields (24), and, after a value of version
+0, their number and that of topics, which is shorter there."""
 
 _messages = define(
     """
@@ -40,7 +47,8 @@ TransactionLogValue  key none  versions 0-1  flexible 1+
 _by_name: Final[dict[str, Any]] = {cls.__name__: cls for cls in _messages}
 _key_message: Final = _by_name["TransactionLogKey"]
 _value_message: Final = _by_name["TransactionLogValue"]
-_topic_message: Final = _by_name["PartitionsOfTopic"]
+# Behind the version, the id, the epoch, the timeout and the state.
+_PARTITIONS_AT: Final = 2 + 8 + 2 + 4 + 1
 
 
 def parse_transaction_key(key: bytes) -> str | None:
@@ -69,10 +77,8 @@ def parse_transaction_value(value: bytes) -> TransactionMetadata:
         producer_epoch=message.producer_epoch,
         timeout_ms=message.transaction_timeout_ms,
         state=state,
-        partitions=frozenset(
-            (topic.topic, partition)
-            for topic in message.transaction_partitions or ()
-            for partition in topic.partition_ids
+        partitions=Participants.of_topics(
+            (topic.topic, topic.partition_ids) for topic in message.transaction_partitions or ()
         ),
         last_update_ms=message.transaction_last_update_timestamp_ms,
         start_ms=message.transaction_start_timestamp_ms,
@@ -83,7 +89,7 @@ def parse_transaction_value(value: bytes) -> TransactionMetadata:
 
 
 def build_transaction_value(metadata: TransactionMetadata, version: int) -> bytes:
-    """Topics and partitions are in order, so that equal metadata are equal bytes."""
+    """Topics and partitions are in order, so that equal metadata are equal bytes. They come with their bytes."""
     is_empty = metadata.state is TransactionState.EMPTY
     message = _value_message(
         producer_id=metadata.producer_id,
@@ -92,24 +98,26 @@ def build_transaction_value(metadata: TransactionMetadata, version: int) -> byte
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=int(metadata.state),
-        transaction_partitions=None if is_empty else _topics(metadata.partitions),
+        transaction_partitions=None if is_empty else [],
         transaction_last_update_timestamp_ms=metadata.last_update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
         client_transaction_version=metadata.client_version,
     )
-    return _build(message, version)
+    value = _build(message, version)
+    if not metadata.partitions:
+        return value
+    end = _PARTITIONS_AT + len(NO_PARTICIPANTS.encoded(version))
+    return b"".join((value[:_PARTITIONS_AT], metadata.partitions.encoded(version), value[end:]))
 
 
-def by_topic(partitions: frozenset[Participant] | set[Participant]) -> dict[str, list[int]]:
+def by_topic(partitions: AbstractSet[Participant]) -> dict[str, list[int]]:
     """The partitions of each topic, both in order."""
+    if isinstance(partitions, Participants):
+        return partitions.by_topic()
     topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(partitions):
+    for topic, partition in partitions:
         topics[topic].append(partition)
-    return topics
-
-
-def _topics(partitions: frozenset[Participant]) -> list[Any]:
-    return [_topic_message(topic=topic, partition_ids=indexes) for topic, indexes in by_topic(partitions).items()]
+    return {topic: sorted(topics[topic]) for topic in sorted(topics)}
 
 
 def _version_of(data: bytes) -> int:

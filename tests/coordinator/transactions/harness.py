@@ -22,6 +22,7 @@ from ottla.coordinator.runtime.effects import (
     TimerFired,
 )
 from ottla.coordinator.runtime.partition import CoordinatorPartition, Phase
+from ottla.coordinator.runtime.step_context import NO_BOUND
 from ottla.coordinator.transactions.context import TransactionConfig
 from ottla.coordinator.transactions.entry import TransactionMetadata, TransactionState
 from ottla.coordinator.transactions.events import (
@@ -37,9 +38,14 @@ from ottla.coordinator.transactions.events import (
 from ottla.coordinator.transactions.records import build_transaction_key, parse_transaction_value
 from ottla.coordinator.transactions.shard import TransactionShard
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.record import Record, build_batch
 
 WALL_START_MS = 1_700_000_000_000
 FIRST_PRODUCER_ID = 1000
+
+
+def batch_bytes(records: tuple) -> int:
+    return len(build_batch([Record(key=key, value=value) for key, value in records]))
 
 
 @dataclass
@@ -68,6 +74,7 @@ class TransactionLog:
         """Of the running coordinator, oldest first."""
         self.hold_appends = False
         self.fail_appends: ErrorCode | None = None
+        self.batch_bytes_max = NO_BOUND
         self.elect()
 
     # The partition's life
@@ -84,7 +91,8 @@ class TransactionLog:
         self.drain()
 
     def loading_partition(self) -> CoordinatorPartition[TransactionShard]:
-        partition = CoordinatorPartition(TransactionShard(self.config, self.take_producer_id, lambda: self.level))
+        shard = TransactionShard(self.config, self.take_producer_id, lambda: self.level)
+        partition = CoordinatorPartition(shard, batch_bytes_max=lambda: self.batch_bytes_max)
         for batch in self.log:
             batch.committed = True
             for offset, record in enumerate(batch.records, batch.base_offset):
@@ -110,10 +118,14 @@ class TransactionLog:
         return self.answers.get(getattr(event, "token", -1))
 
     def drain(self) -> None:
+        self._finish_step()
         while self.queue:
             self.perform(self.partition.step(self.queue.popleft(), self.now_ms, self.wall_ms))
-            while self.partition.rest:
-                self.perform(self.partition.go_on())
+            self._finish_step()
+
+    def _finish_step(self) -> None:
+        while self.partition.rest:
+            self.perform(self.partition.go_on())
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass, and fire the timers that are due at the end of it."""
@@ -143,6 +155,9 @@ class TransactionLog:
     def _append(self, effect: Append) -> None:
         if self.fail_appends is not None and self.fail_appends not in IN_DOUBT:
             self.queue.append(AppendFailed(effect.append_id, self.fail_appends))
+            return
+        if not effect.ends_transaction and batch_bytes(effect.records) > self.batch_bytes_max:
+            self.queue.append(AppendFailed(effect.append_id, ErrorCode.MESSAGE_TOO_LARGE))
             return
         batch = self.add_to_log(effect.records)
         self.held[effect.append_id] = batch

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ottla.coordinator.runtime.effects import CoordinatorRecord
 from ottla.coordinator.transactions.entry import TransactionState
 from ottla.coordinator.transactions.events import (
     AbortTimedOutTransactions,
@@ -10,6 +11,7 @@ from ottla.coordinator.transactions.events import (
     ListTransactionalIds,
 )
 from ottla.coordinator.transactions.facts import TransactionTimedOut
+from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import FIRST_PRODUCER_ID, Producer, TransactionLog
 
@@ -64,6 +66,42 @@ def test_the_timeout_counts_on_across_a_failover() -> None:
     log.send(AbortTimedOutTransactions())
 
     assert log.state() is TransactionState.PREPARE_ABORT
+
+
+def test_a_transaction_from_the_future_counts_from_its_load() -> None:
+    """§13.5.6: the clock of the coordinator before was ahead."""
+    log = TransactionLog()
+    opened(log)
+    ahead = log.metadata()._replace(start_ms=log.wall_ms + DAY_MS)
+    log.add_to_log((CoordinatorRecord(build_transaction_key("tx"), build_transaction_value(ahead, 1)),))
+    log.elect()
+    log.advance(10_000)
+    log.send(AbortTimedOutTransactions())
+    assert log.state() is TransactionState.ONGOING
+
+    log.advance(1)
+    log.send(AbortTimedOutTransactions())
+    log.acknowledge_markers()
+
+    assert log.state() is TransactionState.COMPLETE_ABORT
+    assert [fact.open_ms for fact in log.facts if isinstance(fact, TransactionTimedOut)] == [10_001]
+
+
+def test_the_next_transaction_counts_from_its_own_start() -> None:
+    log = TransactionLog()
+    producer = opened(log)
+    ahead = log.metadata()._replace(start_ms=log.wall_ms + DAY_MS)
+    log.add_to_log((CoordinatorRecord(build_transaction_key("tx"), build_transaction_value(ahead, 1)),))
+    log.elect()
+    log.advance(9_000)
+    producer.commit()
+    log.acknowledge_markers()
+    producer.add(0)
+    log.advance(10_000)
+
+    log.send(AbortTimedOutTransactions())
+
+    assert log.state() is TransactionState.ONGOING
 
 
 def test_a_client_before_kip_890_is_fenced_after_the_timeout() -> None:

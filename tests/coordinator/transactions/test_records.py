@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.coordinator.transactions.entry import TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.participants import Participants
 from ottla.coordinator.transactions.records import (
     build_transaction_key,
     build_transaction_value,
@@ -16,7 +17,7 @@ ONGOING = TransactionMetadata(
     producer_epoch=5,
     timeout_ms=60_000,
     state=TransactionState.ONGOING,
-    partitions=frozenset({("t", 0), ("t", 3)}),
+    partitions=Participants.of({("t", 0), ("t", 3)}),
     last_update_ms=2000,
     start_ms=1500,
     client_version=2,
@@ -78,7 +79,7 @@ def test_a_value_in_an_unknown_state_is_refused() -> None:
 
 
 def test_partitions_of_several_topics_come_out_in_order() -> None:
-    metadata = ONGOING._replace(partitions=frozenset({("u", 1), ("t", 7), ("t", 2)}))
+    metadata = ONGOING._replace(partitions=Participants.of({("u", 1), ("t", 7), ("t", 2)}))
     assert parse_transaction_value(build_transaction_value(metadata, 1)) == metadata
     assert build_transaction_value(metadata, 1).index(b"\x02t") < build_transaction_value(metadata, 1).index(b"\x02u")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinator.transactions.entry import TransactionState
-from ottla.coordinator.transactions.events import AbortTimedOutTransactions
+from ottla.coordinator.transactions.events import AbortTimedOutTransactions, EndTransaction
 from ottla.protocol.errors import ErrorCode
 from tests.coordinator.transactions.harness import FIRST_PRODUCER_ID, Producer, TransactionLog
 from tests.coordinator.transactions.test_end_txn import started
@@ -110,3 +110,26 @@ def test_marker_of_an_epoch_that_cannot_rise_is_not_refused() -> None:
     assert producer.commit() is ErrorCode.NONE
     assert (log.markers[0].producer_epoch, log.markers[0].client_version) == (32767, 0)
     assert producer.pair == (FIRST_PRODUCER_ID + 1, 0)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_promised_producer_id_is_known_at_every_level(level: int) -> None:
+    """§13.8.1: EndTxn 5 is served at level 0 as well, also where the coordinator moves before the completion."""
+    log = TransactionLog(level=level)
+    producer = exhausted(log, raises_epoch=True)
+    producer.add(0)
+    before = producer.pair
+    assert producer.commit() is ErrorCode.NONE
+    promised = producer.pair
+    assert (promised[0] != before[0], promised[1]) == (True, 0)
+
+    log.elect()
+    log.acknowledge_markers()
+
+    assert (log.metadata().producer_id, log.metadata().producer_epoch) == promised
+    repeated = EndTransaction(next(log.tokens), "tx", *before, commit=True, raises_epoch=True)
+    assert log.send(repeated) == (ErrorCode.NONE, *promised)
+    assert producer.add(1) is ErrorCode.NONE
+    assert producer.commit() is ErrorCode.NONE
+    log.acknowledge_markers()
+    assert versions_in(log)[-2:] == ([0, 0] if level == 0 else [1, 1])

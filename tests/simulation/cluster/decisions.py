@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.coordinator.transactions import entry
-from ottla.coordinator.transactions.entry import VALID_PREVIOUS, Participant, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.entry import VALID_PREVIOUS, TransactionMetadata, TransactionState
+from ottla.coordinator.transactions.participants import Participant
 from ottla.coordinator.transactions.records import parse_transaction_key, parse_transaction_value
 from ottla.protocol.records.batch import BatchHeader, iterate_batches
 from ottla.protocol.records.control import marker_of
