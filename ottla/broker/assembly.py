@@ -39,6 +39,7 @@ from ottla.broker.server.socket_server import NewConnection, Server
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_levels import BrokerLoggers
 from ottla.broker.upkeep.log_manager import LogManager
+from ottla.broker.upkeep.producer_id_file import ProducerIdFile
 from ottla.cluster.image import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.replication.follower_session import FollowerSession
@@ -82,7 +83,8 @@ class Parts:
         self.login, self.log_directory = listeners.inter_broker_login, directory
         self.checkpoints = RecoveryCheckpoints(runtime, directory, lambda: self.replicas.high_watermarks())
         self.metadata = ClusterMetadata(runtime, data.store, data.cluster_id)
-        self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot)
+        self.producer_ids = ProducerIds(runtime, self.metadata, ProducerIdFile(runtime, files, directory))
+        self.lifecycle = BrokerLifecycle(runtime, self.metadata, data.store, directory, data.boot, self.producer_ids)
         self.metadata.listener = self.lifecycle
         self.controller = ControllerRole(runtime, self.metadata, lambda: self.lifecycle.lease_id)
         self.log_ends = LogEndReports(runtime, self.metadata, self.lifecycle.session)
@@ -90,7 +92,6 @@ class Parts:
         runtime.at_end_of_event(self.replicas.flush_and_notify)
         self.topic_logs = TopicLogs(runtime, self.metadata, self.replicas)
         self.deleted_topics = DeletedTopics(runtime, self.metadata, directory, files, self.checkpoints.log_deleted)
-        self.producer_ids = ProducerIds(runtime, self.metadata)
         self.topics = TopicAdminManager(runtime, self.metadata, directory, self.topic_logs.made)
         self.auto_topic_creation = AutoTopicCreationManager(runtime, self.metadata, self.topics, is_alone=data.is_alone)
         self.config_admin = ConfigAdminManager(runtime, self.metadata, self._check_configuration)
@@ -269,7 +270,7 @@ class Parts:
             self.replicas,
             self.metadata,
             markers,
-            take_producer_id=self.producer_ids.take_now,
+            producer_ids=self.producer_ids,
             ensure_topic=self._ensured(TRANSACTION_STATE),
             may_be_deposed=lambda: self.lifecycle.session_may_have_ended,
         )
@@ -440,6 +441,7 @@ class Parts:
             self.replicas.throttles,
             self.lifecycle,
             self.controller,
+            self.producer_ids,
         )
 
 

@@ -5,6 +5,7 @@ controller                  the broker that decides about partitions, under its 
 brokers/<id>                registration: incarnation, listeners, rack; the revision is the broker epoch
 sessions/<id>               state of a broker that is there, under its lease
 lost-data/<id>              a broker that has come back without what it had, until it has left every ISR and ELR
+producer-ids                the next producer id that no broker has claimed
 features                    the level of each feature by which the cluster works; the revision is their epoch
 log-ends/<id>               how far the broker's logs go, of partitions without a possible leader, under its lease
 topics/<name>               topic id and number of partitions
@@ -43,6 +44,7 @@ from ottla.cluster.store import SECRETS, Change, Delete, Entry, Put, StoreError
 CLUSTER_ID = "cluster-id"
 CONTROLLER = "controller"
 FEATURES = "features"
+PRODUCER_IDS = "producer-ids"
 BROKERS = "brokers/"
 SESSIONS = "sessions/"
 LOST_DATA = "lost-data/"
@@ -122,6 +124,17 @@ def features_of(entry: Entry) -> FinalizedFeatures:
         return FinalizedFeatures({str(name): int(level) for name, level in value.items()}, entry.revision)
     except (AttributeError, TypeError, ValueError) as error:
         raise StoreError(f"the metadata under {entry.key} is damaged: {error!r}") from error
+
+
+def next_producer_id_value(next_id: int) -> bytes:
+    return str(next_id).encode()
+
+
+def next_producer_id_of(entry: Entry) -> int:
+    try:
+        return int(entry.value)
+    except ValueError as error:
+        raise StoreError(f"the metadata under {entry.key} is damaged: {error}") from error
 
 
 def session_value(incarnation: str, state: BrokerState) -> bytes:

@@ -224,6 +224,8 @@ class MetadataImage:
     """The same as brokers look for them. None: there has been none yet."""
     decoy_secret: bytes = b""
     """Of the cluster: what the salts of users who do not exist are made from."""
+    next_producer_id: int = 0
+    """Above all that brokers have claimed."""
     revision: int = field(default=0, compare=False)
 
     @property

@@ -27,12 +27,15 @@ from ottla.cluster.encoding import (
     LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
+    PRODUCER_IDS,
     SESSIONS,
     broker_of,
     config_value,
     controller_value,
     decoy_secret_value,
     log_ends_value,
+    next_producer_id_of,
+    next_producer_id_value,
     partition_of,
     registration_value,
     session_of,
@@ -72,6 +75,9 @@ class Registration:
     features: Mapping[str, LevelRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     decoy_secret: bytes = field(default=b"", repr=False)
     """Random: what a cluster gets that has none; empty: it gets none."""
+    next_producer_id: int = 0
+    """Above all that were given, as far as this broker has seen. A store that was put back knows less, and is raised to
+    it."""
 
 
 class AlreadyRegistered(NamedTuple):
@@ -113,11 +119,19 @@ def register(wanted: Registration, entries: Sequence[Entry], lease_id: int) -> T
         raise error_for(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
     if stored is not None:
         check_supports_finalized(wanted.features, found.get(FEATURES))
-    decided_on = (CLUSTER_ID, FEATURES, DECOY_SECRET, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}")
+    decided_on = [CLUSTER_ID, FEATURES, DECOY_SECRET, f"{BROKERS}{wanted.node_id}", f"{SESSIONS}{wanted.node_id}"]
+    if must_raise_producer_ids(wanted, entries):
+        decided_on.append(PRODUCER_IDS)
     return Transaction(
         tuple(Expect(key, found[key].revision if key in found else ABSENT) for key in decided_on),
         tuple(_changes(wanted, found, known, lease_id)),
     )
+
+
+def must_raise_producer_ids(wanted: Registration, entries: Sequence[Entry]) -> bool:
+    """Whether the store would give ids again that were given before it was put back (docs/decisions/0038)."""
+    stored = next((next_producer_id_of(entry) for entry in entries if entry.key == PRODUCER_IDS), 0)
+    return stored < wanted.next_producer_id
 
 
 def may_register_alone(wanted: Registration, entries: Sequence[Entry]) -> bool:
@@ -204,6 +218,8 @@ def _changes(wanted: Registration, found: dict[str, Entry], known: Entry | None,
             changes.append(min_isr_of_cluster(wanted.min_insync_replicas))
     if wanted.decoy_secret and DECOY_SECRET not in found:
         changes.append(Put(DECOY_SECRET, decoy_secret_value(wanted.decoy_secret)))
+    if must_raise_producer_ids(wanted, tuple(found.values())):
+        changes.append(Put(PRODUCER_IDS, next_producer_id_value(wanted.next_producer_id)))
     if known is None or broker_of(known).incarnation != wanted.incarnation:
         broker = BrokerInfo(
             wanted.node_id,

@@ -18,6 +18,7 @@ from ottla.cluster.encoding import (
     LOG_ENDS,
     LOST_DATA,
     PARTITIONS,
+    PRODUCER_IDS,
     SESSIONS,
     TOPIC_CONFIGS,
     TOPICS,
@@ -25,6 +26,7 @@ from ottla.cluster.encoding import (
     decoy_secret_of,
     features_of,
     log_ends_of,
+    next_producer_id_of,
     parsed,
     partition_of,
     session_of,
@@ -128,6 +130,7 @@ def _from_snapshot(image: MetadataImage, snapshot: Snapshot, understood: Underst
         client_quotas=Overlay["QuotaEntity", "EntityQuotas"](),
         quota_index=None,
         decoy_secret=b"",
+        next_producer_id=0,
     )
     if understood.acls:
         fresh = fresh.with_acls(understood.acls)
@@ -321,6 +324,8 @@ class _Others:
                 self._image = replace(self._image, features=features_of(entry))
             elif key == DECOY_SECRET:
                 self._image = replace(self._image, decoy_secret=decoy_secret_of(entry))
+            elif key == PRODUCER_IDS:
+                self._image = replace(self._image, next_producer_id=next_producer_id_of(entry))
         for entry in sessions:
             self._put_session(entry)
 
@@ -332,6 +337,8 @@ class _Others:
                 self._image = replace(self._image, features=FINALIZED_BEFORE)
             elif key == DECOY_SECRET:
                 self._image = replace(self._image, decoy_secret=b"")
+            elif key == PRODUCER_IDS:
+                self._image = replace(self._image, next_producer_id=0)
             elif key.startswith(BROKERS):
                 self._brokers[int(key.removeprefix(BROKERS))] = None
             elif key.startswith(SESSIONS):

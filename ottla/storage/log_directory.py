@@ -97,6 +97,8 @@ class LogDirectory:
         self.was_closed_cleanly = False
         self.has_lost_records = False
         """Whether recovery cut off what may have been acknowledged."""
+        self.highest_producer_id = -1
+        """Of the producers that the logs knew when they were loaded (`ProducerTable.highest_given_id`)."""
         self._files = files
         self._lock = lock
         self._config_of = config_of
@@ -360,7 +362,8 @@ class LogDirectory:
             history = histories(key)
             config = self._config_of(key[0])
             found = self._find_log(path, config, history)
-            self._logs[key] = found.log(self._files, path, *key, config, now_wall_ms)
+            log = self._logs[key] = found.log(self._files, path, *key, config, now_wall_ms)
+            self.highest_producer_id = max(self.highest_producer_id, log.producers.states.highest_given_id)
             self._progress.logs_opened += 1
         self._lower_recovery_points(recovery_points)
 

@@ -165,6 +165,14 @@ class ProducerPages:
         for page in self._pages:
             yield from page.ids
 
+    def highest_below(self, end: int) -> int:
+        """The highest id below `end`, or -1."""
+        if not self._pages:
+            return -1
+        ids = self._pages[self._index_of(end - 1)].ids
+        count = bisect_left(ids, end)
+        return ids[count - 1] if count else -1
+
     def copy(self) -> "ProducerPages":
         copied = ProducerPages()
         copied._pages, copied._first_ids, copied._count = self._pages.copy(), self._first_ids.copy(), self._count

@@ -130,8 +130,8 @@ class ProducerStateManager:
         """What a batch is: new (None), or the repetition of one that is in the log already.
 
         `guard` is what the first batch of a transaction presents, `NOT_VERIFIED` where none is asked for. Raises
-        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber; NotLeaderOrFollower for a guard of an earlier
-        term of leadership. A repetition is recognised before any of them: the answer to the first try was lost, and
+        InvalidTxnState, InvalidProducerEpoch, OutOfOrderSequenceNumber; NotLeaderOrFollower for a guard that was
+        given up. A repetition is recognised before any of them: the answer to the first try was lost, and
         the producer may have gone on since.
         """
         producer_id = header.producer_id
@@ -368,8 +368,8 @@ def _check_order(
     is_open = state.transaction_first_offset >= 0
     begins = transactional and not (is_open and epoch == state.epoch)
     if begins and presented is not NOT_VERIFIED and (presented is None or presented is not kept):
-        if presented is not None and presented.is_of_past_term:
-            raise NotLeaderOrFollower(f"the transaction of producer {producer_id} was asked about in an earlier term")
+        if presented is not None and presented.is_given_up:
+            raise NotLeaderOrFollower(f"the transaction of producer {producer_id} is to be asked about again")
         raise InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
     # Offsets committed in a transaction have no sequence.
     if header.base_sequence >= 0:

@@ -14,6 +14,9 @@ from ottla.storage.producer_pages import ExpirySlice, ProducerPages
 
 RECENT_MAX = 1024
 PACKED_AT_ONCE = 64
+GIVEN_IDS_END = 1 << 62
+"""Brokers give producer ids from 0 on. One from here on is a client's own invention: were it taken for one that was
+given, none would be left."""
 
 
 class ProducerTable(Mapping[int, ProducerState]):
@@ -44,6 +47,12 @@ class ProducerTable(Mapping[int, ProducerState]):
         if state is None:
             raise KeyError(producer_id)
         return state
+
+    @property
+    def highest_given_id(self) -> int:
+        """Below GIVEN_IDS_END; -1 without any."""
+        recent = max((each for each in self.recent if each < GIVEN_IDS_END), default=-1)
+        return max(recent, self._pages.highest_below(GIVEN_IDS_END))
 
     def find(self, producer_id: int) -> ProducerState | None:
         return self.recent.get(producer_id) or self._pages.get(producer_id)

@@ -5,14 +5,13 @@ the producer has a guard here, and the append must present the same one. So an a
 has come in between: the batch would begin a transaction that no marker ends.
 """
 
-from itertools import islice
 from typing import Final
 
 
 class VerificationGuard:
     """Compared by identity."""
 
-    __slots__ = ("epoch", "is_of_past_term", "lowest_sequence", "made_ms", "raises_epoch")
+    __slots__ = ("epoch", "is_given_up", "lowest_sequence", "made_ms", "raises_epoch")
 
     def __init__(self, epoch: int, lowest_sequence: int, made_ms: int, *, raises_epoch: bool) -> None:
         """`raises_epoch`: each of the producer's transactions has an epoch of its own (Produce v12 and later)."""
@@ -21,19 +20,25 @@ class VerificationGuard:
         """Of the batches that were asked about: none behind it is appended before it."""
         self.made_ms = made_ms
         self.raises_epoch = raises_epoch
-        self.is_of_past_term = False
-        """The leader that asked has lost its partition, or leads it in another term."""
+        self.is_given_up = False
+        """The leader that asked has lost its partition, or leads it in another term; or it has too many guards."""
 
 
-EXPIRED_AT_ONCE: Final = 10_000
-"""Some two milliseconds' worth; the others with the next round."""
+GUARDS_MAX: Final = 10_000
+"""Of one partition: some two megabytes, and two milliseconds to look through them. Not more questions than that are
+under way to other brokers."""
 
 NOT_VERIFIED: Final = VerificationGuard(-1, -1, 0, raises_epoch=False)
 """Presented where the configuration asks for no verification."""
 
 
 class VerificationGuards:
-    """Of one partition, by producer id; one for each at most. They are in memory alone."""
+    """Of one partition, by producer id; one for each at most. They are in memory alone.
+
+    That of a question which was refused stays: batches that follow on the refused one must not come before it. So
+    there may be many, and no more than GUARDS_MAX: the oldest goes for a new one. If its batch still waits for an
+    answer, its producer is to ask again. If not, it only has to begin with the batch that was refused, as it does by
+    itself; one that does not is found by its sequence numbers, where the partition knows any of it."""
 
     __slots__ = ("waiting",)
 
@@ -49,6 +54,8 @@ class VerificationGuards:
         """The producer's guard: a new one, or the one that waits for an answer already."""
         guard = self.waiting.get(producer_id)
         if guard is None:
+            if len(self.waiting) >= GUARDS_MAX:
+                self._give_up(next(iter(self.waiting)))
             guard = self.waiting[producer_id] = VerificationGuard(
                 epoch, sequence, now_wall_ms, raises_epoch=raises_epoch
             )
@@ -70,9 +77,9 @@ class VerificationGuards:
             del self.waiting[producer_id]
 
     def expire(self, now_wall_ms: int, expiration_ms: int) -> None:
-        """Of the oldest, those that are too old, as many as a step of the loop has time for."""
-        for producer_id in list(islice(self.waiting, EXPIRED_AT_ONCE)):
-            if now_wall_ms - self.waiting[producer_id].made_ms >= expiration_ms:
+        """Those that are too old go."""
+        for producer_id, guard in list(self.waiting.items()):
+            if now_wall_ms - guard.made_ms >= expiration_ms:
                 del self.waiting[producer_id]
 
     def clear(self) -> None:
@@ -80,6 +87,8 @@ class VerificationGuards:
 
     def end_term(self) -> None:
         """Who still waits for an answer is to ask again."""
-        for guard in self.waiting.values():
-            guard.is_of_past_term = True
-        self.waiting.clear()
+        for producer_id in list(self.waiting):
+            self._give_up(producer_id)
+
+    def _give_up(self, producer_id: int) -> None:
+        self.waiting.pop(producer_id).is_given_up = True

@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.replicas.transaction_markers import APPENDS_PER_STEP, MarkerAppend, TransactionMarkers
+from ottla.broker.server.peer_connection import BROKER_CLIENT_ID
+from ottla.coordinator.facts import Fact
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from ottla.protocol.records.batch import iterate_batches
 from ottla.protocol.records.control import TransactionMarker
+from ottla.security.acl import CLUSTER_NAME
+from tests.broker.authorization.world import CLUSTER, acl, with_topics
 from tests.broker.transactions import ended, mark, marker, written
 from tests.broker.virtual_cluster import Cluster
 from tests.broker.wire import client_of, create_topic, fetch, running_broker
@@ -141,6 +145,32 @@ async def test_marker_on_another_listener_is_refused(tmp_path: Path, monkeypatch
 
         assert results == [(7, "t", 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
         assert broker.replicas.partition("t", 0).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [("ALTER", NONE), ("CLUSTER_ACTION", NONE), ("DESCRIBE", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
+)
+async def test_who_may_alter_the_cluster_ends_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, code: ErrorCode
+) -> None:
+    """§39.1.4. By a listener of clients too, where an authorizer decides; whatever they call themselves, it is said."""
+    async with with_topics(tmp_path) as world:
+        await world.set_acls([acl(operation, CLUSTER, CLUSTER_NAME)])
+        written(world.broker, "orders", "a", producer=7)
+        noted: list[Fact] = []
+        monkeypatch.setattr(world.broker.server, "inter_broker_listener", "OTHER")
+        monkeypatch.setattr(world.broker.parts.transaction_markers, "report", noted.append)
+        alice = await world.client("alice")
+
+        request = WriteTxnMarkersRequest(markers=[marker("orders", producer=7, commit=ABORT)])
+        alice._wire._client_id = BROKER_CLIENT_ID
+        response = await alice.ask(request, 2)
+
+        assert response.markers[0].topics[0].partitions[0].error_code == code
+        is_over = code is NONE
+        assert world.broker.replicas.partition("orders", 0).last_stable_offset == (2 if is_over else 0)
+        assert len(noted) == is_over
 
 
 def test_marker_counts_when_all_in_sync_replicas_have_it() -> None:

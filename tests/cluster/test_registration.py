@@ -7,7 +7,7 @@ import pytest
 
 from ottla.cluster.controller import BrokerChanged, is_unfinished, may_stop, transactions, unfinished
 from ottla.cluster.embedded import EmbeddedStore
-from ottla.cluster.encoding import DECOY_SECRET, topic_values
+from ottla.cluster.encoding import DECOY_SECRET, PRODUCER_IDS, next_producer_id_value, topic_values
 from ottla.cluster.image import NO_LEADER, BrokerInfo, BrokerState, Listener, MetadataImage, TopicInfo
 from ottla.cluster.registration import (
     AlreadyRegistered,
@@ -329,3 +329,26 @@ def test_a_cluster_of_before_gets_the_secret_of_the_decoys() -> None:
     assert isinstance(world.commit(transaction), Committed)
     assert world.image.decoy_secret == bytes(32)
     assert repr(bytes(32)) not in repr((transaction, replace(wanted(2), decoy_secret=bytes(32))))
+
+
+@pytest.mark.parametrize("decide_on", [register, register_alone])
+def test_a_store_that_was_put_back_is_raised_to_what_was_seen(decide_on: Any) -> None:
+    """§13.3.4. No broker has been given an id in between."""
+    world = World()
+    seen = replace(wanted(1), next_producer_id=3000)
+    late = decide_on(seen, world.entries(), world.lease())
+    world.commit(Transaction((), (Put(PRODUCER_IDS, next_producer_id_value(1000)),)))
+
+    assert isinstance(world.commit(late), Conflict)
+    assert isinstance(world.commit(decide_on(seen, world.entries(), world.lease())), Committed)
+    assert world.image.next_producer_id == 3000
+
+
+def test_a_store_that_knows_more_producer_ids_stays_as_it_is() -> None:
+    world = World()
+    world.commit(Transaction((), (Put(PRODUCER_IDS, next_producer_id_value(5000)),)))
+    transaction = register(replace(wanted(1), next_producer_id=3000), world.entries(), world.lease())
+    world.commit(Transaction((), (Put(PRODUCER_IDS, next_producer_id_value(6000)),)))
+
+    assert isinstance(world.commit(transaction), Committed), "a claim does not keep a broker from registering"
+    assert world.image.next_producer_id == 6000

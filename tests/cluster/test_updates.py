@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ottla.cluster.encoding import (
     CONTROLLER,
     LOG_ENDS,
+    PRODUCER_IDS,
     config_value,
     controller_value,
     log_ends_value,
@@ -205,3 +206,14 @@ def test_log_ends_are_of_a_broker_as_long_as_their_key_is_there() -> None:
 
     assert (after.image.brokers[2].log_ends, after.brokers) == (reported, (2,))
     assert (gone.image.brokers[2].log_ends, gone.brokers) == ({}, (2,))
+
+
+def test_the_next_producer_id_is_that_of_its_key() -> None:
+    claimed = applied(EMPTY, puts({PRODUCER_IDS: b"1000"})).image
+    read_again = applied(claimed, Snapshot((Entry(PRODUCER_IDS, b"2000", 2),), 2)).image
+
+    assert (claimed.next_producer_id, read_again.next_producer_id) == (1000, 2000)
+    assert applied(claimed, Changes(3, (), (PRODUCER_IDS,))).image.next_producer_id == 0
+    assert applied(claimed, Snapshot((), 3)).image.next_producer_id == 0
+    with pytest.raises(StoreError, match="producer-ids is damaged"):
+        applied(EMPTY, puts({PRODUCER_IDS: b"many"}))

@@ -12,7 +12,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.cluster.embedded import EmbeddedSession, EmbeddedStore
-from ottla.cluster.store import MetadataStore
+from ottla.cluster.encoding import PRODUCER_IDS, next_producer_id_value
+from ottla.cluster.store import MetadataStore, Put
 from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.judge import Judge
@@ -136,6 +137,10 @@ class Machine:
             boot_id=f"boot {self._power_cuts}",
         )
         return BrokerProcess(process, broker, self._loop, store)
+
+    def put_back_producer_ids(self) -> None:
+        """While no broker runs: the store says what an older copy of it would say."""
+        self._store.commit((), (Put(PRODUCER_IDS, next_producer_id_value(0)),), lambda _: None)
 
     def fail_a_write(self, rng: random.Random) -> None:
         """One of the next writes fails, and leaves a part of its bytes behind (G16)."""

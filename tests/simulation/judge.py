@@ -63,6 +63,7 @@ class Judge:
         self.serves: Callable[[Any], bool] = lambda wire: True
         self.groups: dict[str, GroupHistory] = {}
         self.counts: dict[str, int] = defaultdict(int)
+        self._owners_of_producer_ids: dict[int, str] = {}
 
     def violated(self, invariant: str, how: str) -> None:
         self.trace.note("VIOLATED", invariant, how)
@@ -97,6 +98,12 @@ class Judge:
         group.nonces.clear()
 
     # What clients report.
+
+    def producer_id_given(self, producer_id: int, owner: str) -> None:
+        """`owner` is a transactional id, or one life of an idempotent producer."""
+        known = self._owners_of_producer_ids.setdefault(producer_id, owner)
+        if known != owner:
+            self.violated("I-8", f"{owner} was given producer id {producer_id}, as {known} was")
 
     def joined(self, group_id: str, sent: Sent, response: object) -> None:
         """A successful JoinGroup."""

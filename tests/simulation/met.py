@@ -39,7 +39,7 @@ OF_A_TRANSACTION_COORDINATOR = frozenset(
         "transactions over",
     }
 )
-OF_A_BROKER = frozenset({"expiries", "failed write", "power", "produced"})
+OF_A_BROKER = frozenset({"expiries", "failed write", "older metadata", "power", "produced"})
 OF_A_CLUSTER = frozenset(
     {
         "ACLs changed",

@@ -24,6 +24,8 @@ class Plan:
     disk_fails: bool
     transacts: bool = False
     """Transactional producers have their coordinator here, and consumers read what they have committed."""
+    puts_metadata_back: bool = False
+    """Between two lives of the broker, the next producer id is that of an older copy of the metadata."""
     rests_long: bool = False
     """The broker goes on for a while when all groups are stable, and when everybody has gone."""
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.upkeep.producer_id_file import ProducerIdFile
 from ottla.coordinator import group_removal
 from ottla.coordinator.classic import leave, loading, rebalance, sync
 from ottla.coordinator.classic.group import ClassicGroup
@@ -91,8 +92,23 @@ def groups_never_expire(patch):
     patch.setattr(group_removal, "_expire_in_each", lambda context: iter(()))
 
 
-# What only some runs come to: those that wait for what is unused to expire, and those whose disk loses the right write.
-FIRST_SEEDS = {groups_never_expire: 5, the_disk_lies_about_syncing: 17}
+def a_restarted_broker_believes_an_older_store(patch):
+    init = ProducerIdFile.__init__
+
+    def forgetful(file, *arguments):
+        init(file, *arguments)
+        file.next_id_at_start = 0
+
+    patch.setattr(ProducerIdFile, "__init__", forgetful)
+
+
+# What only some runs come to: those that wait for what is unused to expire, those whose disk loses the right write, and
+# those whose producer asks for another id after the metadata was put back.
+FIRST_SEEDS = {
+    groups_never_expire: 5,
+    the_disk_lies_about_syncing: 17,
+    a_restarted_broker_believes_an_older_store: 13,
+}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +123,7 @@ FIRST_SEEDS = {groups_never_expire: 5, the_disk_lies_about_syncing: 17}
         (join_phases_never_end_by_time, {"I-18", "I-19"}),
         (sessions_never_expire, {"I-19", "I-20"}),
         (groups_never_expire, {"I-19"}),
+        (a_restarted_broker_believes_an_older_store, {"I-8", "answers"}),
         (the_disk_lies_about_syncing, {"I-5", "I-16", "I-17", "answers", "start"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

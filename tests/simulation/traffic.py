@@ -71,6 +71,7 @@ class Producer:
     is_idempotent: bool
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = -1
+    beginnings: int = 0
     sent: int = 0
     batch: tuple[tuple[str, int], list[bytes]] | None = None
     """Not acknowledged yet."""
@@ -83,6 +84,7 @@ class Producer:
         while not self.world.is_over:
             try:
                 self.wire = await self.world.connect(f"producer-{self.number}")
+                self._maybe_forget()
                 try:
                     await self._produce_on()
                 finally:
@@ -91,6 +93,11 @@ class Producer:
                 # Only idempotence makes it safe to send a batch again whose answer was lost.
                 self.batch = self.batch if self.is_idempotent else None
                 await self.world.sleep_ms(self.rng.randint(20, 500))
+
+    def _maybe_forget(self) -> None:
+        """Another producer may have taken its place, which gets an id of its own."""
+        if self.world.plan.puts_metadata_back and self.rng.random() < 0.5:
+            self.producer_id, self.batch = NO_PRODUCER_ID, None
 
     async def _produce_on(self) -> None:
         while not self.world.is_over:
@@ -104,10 +111,15 @@ class Producer:
     async def _begin_again(self) -> None:
         request = InitProducerIdRequest(transactional_id=None)
         response = await self.wire.call(request, self.rng.randint(0, 5), within_ms=PROMPT_MS)
-        if response.error_code != ErrorCode.NONE:
-            error = ErrorCode(response.error_code)
-            self.world.judge.violated("answers", f"init producer id was answered {error.name}")
+        error, judge = ErrorCode(response.error_code), self.world.judge
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and judge.counts["failed write"]:
+            # The disk is to know of ids before they are given.
+            raise ConnectionError(error.name)
+        if error is not ErrorCode.NONE:
+            judge.violated("answers", f"init producer id was answered {error.name}")
         self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        self.beginnings += 1
+        judge.producer_id_given(self.producer_id, f"producer {self.number}, life {self.beginnings}")
         self.sequences.clear()
 
     def _next_batch(self) -> tuple[tuple[str, int], list[bytes]]:

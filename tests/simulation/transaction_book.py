@@ -117,8 +117,7 @@ class TransactionBook:
         """`known_before`: the latest when the request was sent."""
         line = self.lines[transactional_id]
         if pair[0] not in line.producer_ids:
-            if any(pair[0] in each.producer_ids for each in self.lines.values()):
-                self._judge.violated("I-8", f"{transactional_id} was given {pair}, as another id was")
+            self._judge.producer_id_given(pair[0], transactional_id)
             self._judge.counts["producer ids replaced"] += bool(line.producer_ids)
             line.producer_ids.append(pair[0])
         if not line.is_later(pair, known_before):

@@ -82,6 +82,7 @@ class World:
     def draw_plan(self, rng: random.Random) -> Plan:
         plan = Plan.draw(rng)
         plan.draw_transactions(self._rng("transacts"))
+        plan.puts_metadata_back = self._rng("older metadata").random() < 0.5
         plan.rests_long = self._rng("long rest").random() < 0.25
         return plan
 
@@ -265,6 +266,9 @@ class World:
             self._machine.light_fuse(rng)
             await asyncio.sleep(rng.randint(0, 3_000) / 1000)
         await self._end(broker, way)
+        if self.plan.puts_metadata_back:
+            self.judge.counts["older metadata"] += 1
+            self._machine.put_back_producer_ids()
         while True:
             await asyncio.sleep(rng.randint(0, 12_000) / 1000)
             if rng.random() < 0.3:

@@ -147,6 +147,8 @@ class Tables(RuleBasedStateMachine):
             assert sorted(ENTRY.iter_unpack(entries)) == sorted(
                 ENTRY.unpack(pack_entry(producer_id, state)) for producer_id, state in model.items()
             )
+            given = {producer_id for producer_id in model if producer_id < producer_table.GIVEN_IDS_END}
+            assert table.highest_given_id == max(given, default=-1)
             several = {producer_id for producer_id, state in model.items() if len(state.batches) > 1}
             assert several <= set(table.ids_with_batches())
         assert self.table.find(3) == self.model.get(3)

@@ -14,7 +14,12 @@ from ottla.protocol.errors import (
 from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from ottla.protocol.records.control import TransactionMarker
 from ottla.storage.producer_state import EXPIRATION_MS, DuplicateOf, ProducerStateManager
-from ottla.storage.verification_guards import EXPIRED_AT_ONCE, NOT_VERIFIED, VerificationGuard, VerificationGuards
+from ottla.storage.verification_guards import (
+    GUARDS_MAX,
+    NOT_VERIFIED,
+    VerificationGuard,
+    VerificationGuards,
+)
 from tests.storage.producers import batch
 
 PRODUCER = 7
@@ -223,18 +228,16 @@ def test_a_guard_of_a_past_term_makes_the_producer_ask_again(producing: Producin
     assert producing.append(guard=present) is None
 
 
-def test_many_guards_expire_in_rounds() -> None:
-    """A step of the loop has time for so many."""
+def test_all_guards_that_are_too_old_expire_at_once() -> None:
     guards = VerificationGuards()
-    for producer_id in range(EXPIRED_AT_ONCE + 1):
-        guards.take(producer_id, 0, 0, 0, raises_epoch=False)
+    for producer_id in range(GUARDS_MAX):
+        guards.take(producer_id, 0, 0, producer_id % 2, raises_epoch=False)
 
     guards.expire(EXPIRATION_MS, EXPIRATION_MS)
-    assert guards.get(EXPIRED_AT_ONCE - 1) is None
-    assert guards.get(EXPIRED_AT_ONCE) is not None
+    assert list(guards.waiting) == [*range(1, GUARDS_MAX, 2)]
 
-    guards.expire(EXPIRATION_MS, EXPIRATION_MS)
-    assert guards.get(EXPIRED_AT_ONCE) is None
+    guards.expire(EXPIRATION_MS + 1, EXPIRATION_MS)
+    assert not guards.waiting
 
 
 def test_an_emptied_marker_verifies_nothing(producing: Producing) -> None:
@@ -254,3 +257,17 @@ def test_an_emptied_marker_raises_the_epoch_otherwise(producing: Producing) -> N
 
     with pytest.raises(InvalidProducerEpoch):
         producing.ask(epoch=2)
+
+
+def test_the_oldest_guard_goes_where_there_are_too_many(producing: Producing) -> None:
+    """§13.9. Its batch, which waits for the coordinator, is sent again and asks again: nothing is lost."""
+    guard = producing.ask()
+    for made_up in range(1_000, 1_000 + GUARDS_MAX):
+        producing.producers.begin_verification(made_up, 0, 0, 0, raises_epoch=False)
+
+    assert len(producing.producers._guards.waiting) == GUARDS_MAX
+    assert producing.refusal(guard=guard) is NotLeaderOrFollower
+    again = producing.ask()
+    assert again is not guard
+    assert producing.append(guard=again) is None
+    assert len(producing.producers._guards.waiting) == GUARDS_MAX - 1

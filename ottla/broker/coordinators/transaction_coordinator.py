@@ -5,7 +5,7 @@ Markers are written by `MarkerSender`; what it has written comes back to the par
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.broker.config.coordinator_topics import TRANSACTION_TOPIC
 from ottla.broker.config.server import ServerConfig
@@ -36,6 +36,16 @@ from ottla.timer.clock import TimerKind
 from ottla.timer.wheel import TimerEntry
 
 
+class ProducerIdSource(Protocol):
+    def take_now(self) -> int | None:
+        """One that was never given before, or None while there is none at hand."""
+        ...
+
+    def note_in_use(self, producer_id: int) -> None:
+        """The log of a coordinator has it."""
+        ...
+
+
 class TransactionCoordinator:
     def __init__(
         self,
@@ -44,7 +54,7 @@ class TransactionCoordinator:
         metadata: MetadataCache,
         markers: MarkerSender,
         *,
-        take_producer_id: Callable[[], int | None],
+        producer_ids: ProducerIdSource,
         ensure_topic: Callable[[], None],
         may_be_deposed: Callable[[], bool],
     ) -> None:
@@ -52,7 +62,7 @@ class TransactionCoordinator:
         broker may be the coordinator by now."""
         self._config = transaction_config(runtime.config)
         self._metadata = metadata
-        self._take_producer_id = take_producer_id
+        self._producer_ids = producer_ids
         # Notified of every fact as it happens, with the time of its step by the clock that is never set.
         self.timed_observers: Observers[Fact, int] = Observers(runtime.log)
         self.markers = markers
@@ -79,9 +89,10 @@ class TransactionCoordinator:
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(
             self._config,
-            self._take_producer_id,
+            self._producer_ids.take_now,
             lambda: self._metadata.image.transaction_version,
             lambda: not self.timed_observers.is_empty,
+            self._producer_ids.note_in_use,
         )
 
     # Life.

@@ -1,7 +1,7 @@
 """WriteTxnMarkers: the coordinator of a transaction ends it in the partitions that this broker leads (§39.1).
 
-Brokers send it, and administrators who abort a transaction that hangs. It is for the listener of brokers: a marker ends
-a transaction whatever its producer says.
+Brokers send it, and administrators who abort a transaction that hangs. A marker ends a transaction whatever its
+producer says. So where no authorizer decides who may do that, only the listener of brokers takes it (§39.1.4).
 """
 
 from collections import defaultdict
@@ -27,12 +27,13 @@ from ottla.protocol.records.control import TransactionMarker
 async def handle(
     transaction_markers: TransactionMarkers, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    if not context.connection.is_inter_broker:
+    is_of_brokers = context.connection.is_inter_broker
+    if not is_of_brokers and context.access is None:
         appends = _appends(request)
         return _response(appends, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(appends))
     client_id = context.client_id
     appends, codes = await _append_all(transaction_markers, request)
-    if client_id is None or not client_id.startswith(BROKER_CLIENT_ID):
+    if not is_of_brokers or client_id is None or not client_id.startswith(BROKER_CLIENT_ID):
         _report(transaction_markers, appends, codes, client_id)
     return _response(appends, codes)
 

@@ -7,7 +7,7 @@ what it led; by itself it stops nothing, for it cannot complete what the others 
 
 import asyncio
 
-from ottla.broker.metadata.broker_registration import BootRecord, BrokerRegistration
+from ottla.broker.metadata.broker_registration import BootRecord, BrokerRegistration, SeenProducerIds
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.store_bootstrap import RETRY_MS_MAX, RETRY_MS_MIN
 from ottla.broker.runtime import Runtime, StartError, TimeLimit, complete, next_step
@@ -30,10 +30,11 @@ class BrokerLifecycle:
         store: MetadataStore,
         directory: LogDirectory,
         boot: BootRecord,
+        producer_ids: SeenProducerIds,
     ) -> None:
         self._runtime = runtime
         self._metadata = metadata
-        self._registration = BrokerRegistration(runtime, metadata, store, directory, boot, self.follow)
+        self._registration = BrokerRegistration(runtime, metadata, store, directory, boot, producer_ids, self.follow)
         self._is_activating = False
         # A partition that keeps this broker from being active.
         self._unfinished: tuple[str, int] | None = None

@@ -11,7 +11,7 @@ from typing import Protocol
 from ottla.broker.metadata.cluster_metadata import NOT_REGISTERED, ClusterMetadata
 from ottla.broker.metadata.store_bootstrap import RetryDeadline, ask
 from ottla.broker.runtime import Runtime, StartError, next_step
-from ottla.cluster.encoding import BROKERS, topics_in_slices
+from ottla.cluster.encoding import BROKERS, PRODUCER_IDS, topics_in_slices
 from ottla.cluster.image import Listener
 from ottla.cluster.registration import (
     AlreadyRegistered,
@@ -29,6 +29,7 @@ from ottla.cluster.store import (
     KeepAliveResult,
     LeaseLost,
     MetadataStore,
+    Put,
     Snapshot,
     Transaction,
     Unavailable,
@@ -55,6 +56,15 @@ class BootRecord(Protocol):
     def check_logs(self, directory: LogDirectory) -> None: ...
 
 
+class SeenProducerIds(Protocol):
+    """What this broker has seen of the cluster's producer ids."""
+
+    @property
+    def next_id(self) -> int:
+        """Above all that were given."""
+        ...
+
+
 class BrokerRegistration:
     def __init__(
         self,
@@ -63,6 +73,7 @@ class BrokerRegistration:
         store: MetadataStore,
         directory: LogDirectory,
         boot: BootRecord,
+        producer_ids: SeenProducerIds,
         registered_again: Callable[[], None],
     ) -> None:
         """`registered_again` is called when a session that was lost has got a successor."""
@@ -79,6 +90,7 @@ class BrokerRegistration:
         self._store = store
         self._directory = directory
         self._boot = boot
+        self._producer_ids = producer_ids
         self._registered_again = registered_again
         self._endpoints: tuple[Listener, ...] = ()
         self._admin_url = ""
@@ -247,6 +259,12 @@ class BrokerRegistration:
             self._let_go()
         if not isinstance(result, Committed):
             return result
+        raised = next((change for change in transaction.changes if change.key == PRODUCER_IDS), None)
+        if isinstance(raised, Put):
+            self._runtime.log.metadata.warning(
+                "the metadata store did not know producer ids that were given, and has been raised",
+                next_id=int(raised.value),
+            )
         key = f"{BROKERS}{self._runtime.node_id}"
         known = next((entry.revision for entry in found.entries if entry.key == key), NOT_REGISTERED)
         is_new = any(change.key == key for change in transaction.changes)
@@ -270,6 +288,7 @@ class BrokerRegistration:
             admin_url=self._admin_url,
             min_insync_replicas=self._runtime.config.min_insync_replicas,
             decoy_secret=self._runtime.random_bytes(DECOY_SECRET_BYTES),
+            next_producer_id=self._producer_ids.next_id,
         )
 
     def _has_lost_nothing(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ottla.coordinator.runtime.effects import TimerFired
 from ottla.coordinator.transactions import add_partitions, decisions, describe, end_txn, expiry, init_producer_id
 from ottla.coordinator.transactions.context import TransactionConfig, TransactionContext
-from ottla.coordinator.transactions.entry import TransactionalIdEntry
+from ottla.coordinator.transactions.entry import TransactionalIdEntry, TransactionMetadata
 from ottla.coordinator.transactions.events import (
     AbortTimedOutTransactions,
     AddPartitions,
@@ -75,10 +75,13 @@ class TransactionShard:
         take_producer_id: Callable[[], int | None],
         transaction_version: Callable[[], int],
         is_observed: Callable[[], bool] = lambda: True,
+        note_producer_id: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """The functions are those of `TransactionContext`."""
+        """The functions are those of `TransactionContext`; `note_producer_id` gets the producer ids that are found in
+        the log."""
         self.context = TransactionContext(config, take_producer_id, transaction_version, is_observed)
         self._config = config
+        self._note_producer_id = note_producer_id
 
     @property
     def entries(self) -> Mapping[str, TransactionalIdEntry]:
@@ -112,9 +115,14 @@ class TransactionShard:
             return
         entry = entries.get(transactional_id)
         if entry is None:
-            entries[transactional_id] = TransactionalIdEntry(transactional_id, parse_transaction_value(value))
+            entries[transactional_id] = TransactionalIdEntry(transactional_id, self._found(value))
         else:
-            entry.replay(entry.target_of(value) or parse_transaction_value(value))
+            entry.replay(entry.target_of(value) or self._found(value))
+
+    def _found(self, value: bytes) -> TransactionMetadata:
+        metadata = parse_transaction_value(value)
+        self._note_producer_id(max(metadata.producer_id, metadata.next_producer_id))
+        return metadata
 
     def replay_marker(self, producer_id: int, *, commit: bool) -> Iterator[None]:  # noqa: ARG002
         """Nothing in this topic is written by transactions."""

@@ -78,6 +78,7 @@ class IdempotentProducer:
         error = ErrorCode(response.error_code)
         if error is ErrorCode.NONE:
             self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+            self.world.judge.producer_id_given(self.producer_id, f"{self.name}#{self.beginnings}")
         else:
             self.world.judge_error(error, f"init producer id of {self.name}")
             raise ConnectionError(error.name)
