@@ -26,22 +26,33 @@ from ottla.protocol.errors import ErrorCode, error_for
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.reading import BrokerReader
 from ottla.testing.views import GroupView, MemberView
+from ottla.testing.wire import WireRing
 
 
 class GroupCommands:
     def __init__(
-        self, hosted: HostedBrokers, reader: BrokerReader, coordinators_ensured: Callable[[], Awaitable[None]]
+        self,
+        hosted: HostedBrokers,
+        reader: BrokerReader,
+        wire: WireRing,
+        coordinators_ensured: Callable[[], Awaitable[None]],
     ) -> None:
         """`coordinators_ensured` waits until there are coordinators."""
         self._hosted = hosted
         self._reader = reader
+        self._wire = wire
         self._coordinators_ensured = coordinators_ensured
 
     async def commit(self, group_id: str, offsets: Sequence[OffsetToCommit]) -> None:
         """For a group without members. Raises the KafkaError of OffsetCommit."""
-        result: CommitResult = await self._ask(
-            group_id, lambda token: CommitOffsets(token, group_id, "", None, -1, tuple(offsets))
-        )
+
+        def asked(token: int) -> CommitOffsets:
+            # Now, and not before the wait for coordinators: it stands among the commits of clients where it is applied.
+            if self._wire.recorder is not None:
+                self._wire.recorder.note_offsets(group_id, offsets)
+            return CommitOffsets(token, group_id, "", None, -1, tuple(offsets))
+
+        result: CommitResult = await self._ask(group_id, asked)
         for each in result.partitions:
             if each.error is not ErrorCode.NONE:
                 raise error_for(each.error, f"the offset of {each.topic}-{each.partition} cannot be committed")

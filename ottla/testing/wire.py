@@ -7,7 +7,7 @@ and secrets are never kept.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic_ns
@@ -22,6 +22,7 @@ from ottla.testing.faulty_dispatcher import StandInRoute, of_plain
 from ottla.testing.wire_words import brief_of, error_in
 
 if TYPE_CHECKING:
+    from ottla.coordinator.events import OffsetToCommit
     from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
@@ -87,6 +88,9 @@ class RequestRecorder(Protocol):
 
     def note_forged(self, producer_id: int) -> None:
         """The test writes in the name of a producer."""
+
+    def note_offsets(self, group_id: str, offsets: "Sequence[OffsetToCommit]") -> None:
+        """The test commits offsets of a group."""
 
 
 class WireRing:
