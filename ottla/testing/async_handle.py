@@ -168,7 +168,9 @@ class KafkaAsync:
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
-        return await self._bed.loop.wait_for_call(self._bed.reader.records, topic, partition, start, isolation, limit)
+        return await self._bed.loop.wait_for_call(
+            self._bed.reader.records, topic, partition, start, None, isolation, limit
+        )
 
     async def groups(self) -> list[str]:
         return await self._bed.loop.wait_for_call(self._bed.reader.group_ids)

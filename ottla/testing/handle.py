@@ -187,7 +187,7 @@ class Kafka:
         """What a consumer would read now: each partition in the order of its log, several by timestamp. `isolation` is
         read_committed, read_uncommitted, or log, which has control records and what is above the high watermark too.
         Raises UnknownTopicOrPartition, and TooManyRecordsError where there are more than `limit`."""
-        return self._bed.call(self._bed.reader.records, topic, partition, start, isolation, limit)
+        return self._bed.call(self._bed.reader.records, topic, partition, start, None, isolation, limit)
 
     # Groups.
 
@@ -221,7 +221,7 @@ class Kafka:
         self._bed.run(self._bed.wait(condition, within))
 
     def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
-        """Until the topic has this number of records, or more. Raises DeadlineExceeded."""
+        """Until the topic has this number of records, or more, as `records` gives them. Raises DeadlineExceeded."""
         self._bed.run(self._bed.wait(conditions.topic_records(self._bed.sources, topic, count), within))
 
     def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
