@@ -239,15 +239,21 @@ Upto: TypeAlias = str | Mapping[int, int]
 """END, or by partition the offset before which all is delivered."""
 
 
-def topic_consumed(sources: Sources, topic: str, count: int | None, upto: Upto | None = None) -> TopicCondition:
-    """Without `count`, up to END, which is where the committed records end at each look. Raises ValueError."""
-    if count is not None:
-        if upto is not None:
-            raise ValueError(f"count={count} and upto={upto!r}: expected one of them")
-        return _count_consumed(sources, topic, count)
+def offsets_upto(count: int | None, upto: Upto | None) -> Mapping[int, int] | None:
+    """Those of `upto`; None for END, or where nothing is given. Raises ValueError, also for both."""
+    if count is not None and upto is not None:
+        raise ValueError(f"count={count} and upto={upto!r}: expected one of them")
     if isinstance(upto, str) and upto != END:
         raise ValueError(f"upto={upto!r}: expected {END!r}, or offsets by partition")
-    offsets: Mapping[int, int] | None = None if upto is None or isinstance(upto, str) else upto
+    return None if upto is None or isinstance(upto, str) else upto
+
+
+def topic_consumed(
+    sources: Sources, topic: str, count: int | None, offsets: Mapping[int, int] | None = None
+) -> TopicCondition:
+    """Without `count` and `offsets` up to END, which is where the committed records end at each look."""
+    if count is not None:
+        return _count_consumed(sources, topic, count)
 
     def lacks() -> Iterator[str]:
         for index in _indexes(sources, topic) if offsets is None else sorted(offsets):

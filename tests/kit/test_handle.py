@@ -173,6 +173,10 @@ async def test_handle_of_coroutines_shows_the_same(bed: Testbed) -> None:
 
     await kafka.wait_for_records("orders", 2)
     assert [each.value for each in await kafka.records("orders", partition=1)] == [b"b"]
+    assert await kafka.records("orders", stop=0) == []
+    await kafka.wait_until_consumed("orders", upto={0: 0})
+    with pytest.raises(ValueError, match="expected one of them"):
+        await kafka.wait_until_consumed("orders", upto="end", count=1)
     assert (await kafka.topics(), await kafka.groups(), await kafka.connections()) == (["orders"], [], [])
     await kafka.group("shop").wait_until_empty()
     await kafka.wait(lambda k: k.topic("orders").exists, describe="the topic")

@@ -1,5 +1,6 @@
 """Waits count records as `records` shows them: markers, aborted transactions and what was compacted away are none."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,3 +180,59 @@ def test_few_of_many_records_are_counted_at_once(monkeypatch: pytest.MonkeyPatch
     handle.wait_for_records("t", 3)
 
     assert reads == [0, 1, 2]
+
+
+def test_records_stop_before_an_offset(handle: Kafka) -> None:
+    handle.create_topic("t", 2)
+    for partition in (0, 1):
+        handle.produce("t", [b"a", b"b", b"c"], partition=partition)
+
+    assert [each.value for each in handle.records("t", 0, start=1, stop=2)] == [b"b"]
+    assert [(each.partition, each.offset) for each in handle.records("t", stop=1)] == [(0, 0), (1, 0)]
+    assert len(handle.records("t", 0, stop=99)) == 3
+    assert handle.records("t", 0, start=2, stop=2) == handle.records("t", 0, stop=0) == []
+
+
+def test_consumption_up_to_offsets_is_waited_for(handle: Kafka) -> None:
+    handle.create_topic("t", 2)
+    for value in (b"a", b"b"):
+        handle.produce("t", [value], partition=0)
+    made = assigned(handle)
+    polled(made, 2)
+
+    handle.wait_until_consumed("t", upto="end")
+    handle.wait_until_consumed("t", upto={0: 2})
+    assert missing(handle.wait_until_consumed, "t", upto={0: 3, 1: 1}) == [
+        "t-0: delivered up to 2, end 2, 3 wanted",
+        "t-1: delivered up to 0, end 0, 1 wanted",
+    ]
+    assert missing(handle.wait_until_consumed, "t", upto={7: 1}) == ["t-7: there is no such partition, 1 wanted"]
+    handle.produce("t", [b"c"], partition=0)
+    polled(made, 1)
+    handle.wait_until_consumed("t", upto={0: 3})
+    made.close()
+
+
+def test_consumption_up_to_a_marker_is_reached(handle: Kafka) -> None:
+    """No consumer is given a record there, and one that ends before it has all."""
+    handle.create_topic("t", 1)
+    producer = Producer(handle.client_config("producer") | {"transactional.id": "x", "log_level": 0})
+    producer.init_transactions(20)
+    transaction(producer, b"a")
+    made = assigned(handle)
+    polled(made, 1)
+
+    handle.wait_until_consumed("t", upto={0: 2})
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"upto": "start"}, "upto='start': expected 'end', or offsets by partition"),
+        ({"upto": "end", "count": 1}, "count=1 and upto='end': expected one of them"),
+    ],
+)
+def test_wrong_ends_of_consumption_are_refused(handle: Kafka, given: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        handle.wait_until_consumed("t", **given)

@@ -95,7 +95,7 @@ async def _records(service: ControlService, call: ControlCall) -> Records:
     if partition is not None and partition >= len(view.partitions):
         raise missing("partition", f"{name} has {len(view.partitions)} partitions, from 0 on")
     try:
-        found = service.bed.reader.records(name, partition, start, None, isolation, limit)
+        found = service.bed.reader.records(name, partition, start, query["stop"], isolation, limit)
     except TooManyRecordsError as error:
         raise wrong_state(str(error)) from None
     return Records([RecordDocument.of(each) for each in found])
@@ -178,6 +178,7 @@ def by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict[
 _QUERY: Final = (
     QueryField("partition", "Of this partition alone."),
     QueryField("start", "From this offset on, in each partition.", 0),
+    QueryField("stop", "Before this offset."),
     QueryField("limit", "More than these are refused.", RECORDS_SHOWN),
     QueryField("wait_ms", "Where there is none yet, wait so long.", 0),
     QueryField("isolation", f"One of {', '.join(ISOLATION)}.", ISOLATION[0], is_number=False),
