@@ -194,3 +194,43 @@ def test_default_that_was_in_force_for_a_time_loses_nothing(handle: Kafka) -> No
 
     assert found(handle) == []
     client.close()
+
+
+def begin_offsets(bed: Testbed) -> dict[str, int]:
+    """From which on a partition is judged, by its name."""
+    recorder = bed.auditor.recorder
+    assert recorder is not None
+    return {str(each): each.begin_offset for each in bed.call(bed.auditor.history, recorder).partitions}
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before", "not seen before"])
+def test_records_of_before_stay_so_when_a_topic_goes(handle: Kafka, shared_bed: Testbed, is_seen: bool) -> None:
+    """A test does not answer for what others left in a topic, whatever it does to another one."""
+    for topic in ("kept", "orders"):
+        handle.produce(topic, [b"a", b"b"])
+    shared_bed.call(shared_bed.auditor.begin)
+    client = Client(handle.bootstrap, "plain")
+    if is_seen:
+        client.call(produce("orders", 0, records([b"book"])))
+
+    handle.topic("orders").delete()
+    client.call(produce("kept", 0, records([b"pen"])))
+
+    assert begin_offsets(shared_bed)["kept-0"] == 2
+    client.close()
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen before", "not seen before"])
+def test_topic_made_again_is_judged_from_its_begin(handle: Kafka, shared_bed: Testbed, is_seen: bool) -> None:
+    handle.produce("orders", [b"a", b"b"])
+    shared_bed.call(shared_bed.auditor.begin)
+    client = Client(handle.bootstrap, "plain")
+    if is_seen:
+        client.call(produce("orders", 0, records([b"book"])))
+    handle.topic("orders").delete()
+    handle.create_topic("orders", 1)
+
+    client.call(produce("orders", 0, records([b"pen"])))
+
+    assert begin_offsets(shared_bed)["orders-0"] == 0
+    client.close()

@@ -133,12 +133,12 @@ class Partitions:
 
     def deleted(self, names: Iterable[str]) -> None:
         gone = set(names)
+        self._begin_offsets = {place: each for place, each in self._begin_offsets.items() if place[0] not in gone}
         if any(name in gone for name, _ in self._current):
             self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
             self.numbers.clear()
             for name in gone:
                 self.configs.pop(name, None)
-            self._begin_offsets = dict[tuple[str, int], int]()
 
 
 class SentBatches:
