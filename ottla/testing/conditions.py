@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.histories import GroupHistories
-from ottla.testing.reading import BrokerReader
+from ottla.testing.reading import BrokerReader, near_names
 from ottla.testing.views import GroupRebalance, GroupView, MemberView
 from ottla.testing.waits import Explanation
 from ottla.testing.wire import WireRing
@@ -16,7 +16,6 @@ from ottla.testing.wire import WireRing
 STABLE: Final = "Stable"
 PREPARING_REBALANCE: Final = "PreparingRebalance"
 COMPLETING_REBALANCE: Final = "CompletingRebalance"
-NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +258,7 @@ def topic_consumed(
         for index in _indexes(sources, topic) if offsets is None else sorted(offsets):
             if not sources.reader.is_delivered(topic, index, None if offsets is None else offsets[index]):
                 given = _delivered_up_to(sources, topic, index)
-                yield given if offsets is None else f"{given}, {offsets[index]} wanted"
+                yield given if offsets is None else f"{given}; {offsets[index]} wanted"
 
     to_where = "to the end" if offsets is None else f"up to {dict(offsets)}"
     return TopicCondition(sources, topic, f"topic {topic!r} was not consumed {to_where}", lacks)
@@ -285,7 +284,7 @@ def _indexes(sources: Sources, topic: str) -> range:
 def _delivered_up_to(sources: Sources, topic: str, index: int) -> str:
     view = sources.reader.topic(topic)
     if view is None or index >= len(view.partitions):
-        return f"{topic}-{index}: there is no such partition"
+        return str(sources.reader.no_partition(topic, index))
     each = view.partitions[index]
     given = sources.wire.deliveries.end(topic, view.topic_id, index)
     return f"{topic}-{index}: delivered up to {given}, end {each.high_watermark}"
@@ -309,7 +308,9 @@ def partition_led_by(sources: Sources, topic: str, index: int, node_id: int | No
     def lacks() -> Iterator[str]:
         state = sources.reader.image.partition(topic, index)
         leader = None if state is None or sources.reader.leader(topic, index) is None else state.leader
-        if leader is None or (node_id is not None and leader != node_id):
+        if state is None:
+            yield str(sources.reader.no_partition(topic, index))
+        elif leader is None or (node_id is not None and leader != node_id):
             yield f"{topic}-{index}: leader {'none' if leader is None else leader}"
 
     by = "a broker" if node_id is None else f"broker {node_id}"
@@ -377,16 +378,6 @@ class GivenCondition:
 
     def explain(self) -> Explanation:
         return Explanation(f"it is {self.predicate()!r}")
-
-
-def near_names(kind: str, name: str, known: list[str]) -> str:
-    """Which ones there are, the nearest first."""
-    if not known:
-        return f"there is no {kind} at all"
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
-    return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
 
 
 def _described(member: MemberView) -> str:

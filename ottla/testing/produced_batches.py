@@ -76,7 +76,7 @@ def _built(
         yield from _built(records[:half], topic, config, codec, producer)
         yield from _built(records[half:], topic, config, codec, _advanced(producer, half))
     else:
-        sentence = f"a record of {topic} is a batch of {size_bytes} bytes, and at most {limit_bytes} are allowed"
+        sentence = f"a record of {topic} is a batch of {size_bytes} bytes, at most {limit_bytes} allowed"
         raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"{sentence} (max.message.bytes); nothing was written")
 
 

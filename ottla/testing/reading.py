@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group_shard import GroupShard
 
 NO_STATE = "Dead"
+NAMES_SHOWN = 5
 NO_SEQUENCE = -1
 
 
@@ -75,12 +76,34 @@ class BrokerReader:
         partition = None if parts is None else parts.replicas.find(topic, index)
         return partition if partition is not None and partition.is_leader else None
 
+    def leader_now(self, topic: str, index: int) -> Partition:
+        """Raises UnknownTopicOrPartition, also where no broker leads that runs."""
+        replica = self.leader(topic, index)
+        if replica is None:
+            if self.image.partition(topic, index) is None:
+                raise self.no_partition(topic, index)
+            raise UnknownTopicOrPartition(f"{topic}-{index} has no leader that runs")
+        return replica
+
     def partition(self, name: str, index: int) -> PartitionView:
         """Raises UnknownTopicOrPartition."""
         view = self.topic(name)
         if view is None or not 0 <= index < len(view.partitions):
-            raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+            raise self.no_partition(name, index)
         return view.partitions[index]
+
+    def no_topic(self, name: str) -> UnknownTopicOrPartition:
+        """The error that says so, with the topics that there are."""
+        return UnknownTopicOrPartition(f"there is no topic {name!r}; {near_names('topic', name, self.topic_names())}")
+
+    def no_partition(self, name: str, index: int) -> UnknownTopicOrPartition:
+        """The error that says so, with how many partitions there are, or which topics."""
+        topic = self.image.topic(name)
+        if topic is None:
+            return self.no_topic(name)
+        count = len(topic.partitions)
+        has = "1 partition" if count == 1 else f"{count} partitions"
+        return UnknownTopicOrPartition(f"there is no partition {name}-{index}: {name} has {has}")
 
     def _partition(self, topic: TopicInfo, index: int, state: PartitionInfo) -> PartitionView:
         known: dict[str, Any] = {
@@ -112,13 +135,11 @@ class BrokerReader:
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(ISOLATION)}")
         topic = self.image.topic(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise self.no_topic(name)
         indexes = range(len(topic.partitions)) if partition is None else [partition]
         found: list[list[StoredRecord]] = []
         for index in indexes:
-            replica = self.leader(name, index)
-            if replica is None:
-                raise UnknownTopicOrPartition(f"{name}-{index} has no leader, or does not exist")
+            replica = self.leader_now(name, index)
             room = limit - sum(map(len, found))
             read = islice(records_of(replica, start, stop, isolation), room + 1)
             found.append([_stored(replica, header, record) for header, record in read])
@@ -277,6 +298,16 @@ class BrokerReader:
                     )
                 )
         return views
+
+
+def near_names(kind: str, name: str, known: list[str]) -> str:
+    """Which ones there are, the nearest first."""
+    if not known:
+        return f"there is no {kind} at all"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
+    return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
 
 
 def no_group(group_id: str) -> GroupView:

@@ -78,7 +78,10 @@ class BrokerWriter:
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""
         parts = self._hosted.first()
-        _raise_error(await parts.topics.delete([parts.metadata.image.topic(name)]))
+        topic = parts.metadata.image.topic(name)
+        if topic is None:
+            raise self._reader.no_topic(name)
+        _raise_error(await parts.topics.delete([topic]))
 
     async def add_partitions(self, name: str, count: int) -> None:
         """`count`: how many there are then. Raises the KafkaError of CreatePartitions."""
@@ -189,7 +192,7 @@ class BrokerWriter:
         replica = self._reader.leader(name, index)
         if replica is None:
             if self._reader.image.partition(name, index) is None:
-                raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+                raise self._reader.no_partition(name, index)
             raise NotLeaderOrFollower(f"{name}-{index} has no leader")
         return self._hosted.parts()[replica.leader_id], replica
 

@@ -102,7 +102,7 @@ def test_consumption_is_waited_for_by_offset_or_count(asker: Asker, bed: Testbed
     late = asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 1}})
 
     assert late.problem[0] == 408
-    assert late.json["missing"] == ["orders-0: delivered up to 0, end 1, 1 wanted"]
+    assert late.json["missing"] == ["orders-0: delivered up to 0, end 1; 1 wanted"]
     assert asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 0}}).status == 200
     both = asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 1}, "count": 1})
     assert (both.problem, both.json["field"]) == ((400, "wrong-value"), "offsets")

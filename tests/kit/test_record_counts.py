@@ -203,10 +203,12 @@ def test_consumption_up_to_offsets_is_waited_for(handle: Kafka) -> None:
     handle.wait_until_consumed("t", upto="end")
     handle.wait_until_consumed("t", upto={0: 2})
     assert missing(handle.wait_until_consumed, "t", upto={0: 3, 1: 1}) == [
-        "t-0: delivered up to 2, end 2, 3 wanted",
-        "t-1: delivered up to 0, end 0, 1 wanted",
+        "t-0: delivered up to 2, end 2; 3 wanted",
+        "t-1: delivered up to 0, end 0; 1 wanted",
     ]
-    assert missing(handle.wait_until_consumed, "t", upto={7: 1}) == ["t-7: there is no such partition, 1 wanted"]
+    assert missing(handle.wait_until_consumed, "t", upto={7: 1}) == [
+        "there is no partition t-7: t has 2 partitions; 1 wanted"
+    ]
     handle.produce("t", [b"c"], partition=0)
     polled(made, 1)
     handle.wait_until_consumed("t", upto={0: 3})

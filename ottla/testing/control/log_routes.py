@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.protocol.records.record import Record
-from ottla.testing.conditions import near_names
 from ottla.testing.control.documents import (
     LogChanges,
     RecordDocument,
@@ -19,7 +18,7 @@ from ottla.testing.control.questions import EmptyBody, NewRecord, NewRecords, Ne
 from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService, check_range, checked_wait
 from ottla.testing.log_records import ISOLATION
-from ottla.testing.reading import TooManyRecordsError
+from ottla.testing.reading import TooManyRecordsError, near_names
 from ottla.testing.views import TopicView
 from ottla.testing.waits import DeadlineExceeded, Explanation
 
