@@ -153,7 +153,7 @@ class RemoteKafka(Kafka):
     def produce(
         self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
-        """Many records are several requests."""
+        """Many records are several requests: what one of them refuses, those before it do not undo."""
         if options.get("as_producer") is not None:
             raise self._control.not_served("as_producer")
         stamp, headers = options.get("timestamp"), options.get("headers", ())
