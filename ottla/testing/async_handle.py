@@ -14,6 +14,7 @@ from ottla.coordinator.facts import Fact
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClockAsync
+from ottla.testing.conditions import Upto
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.profile import client_config
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
@@ -165,10 +166,13 @@ class KafkaAsync:
         partition: int | None = None,
         *,
         start: int = 0,
+        stop: int | None = None,
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
-        return await self._bed.loop.wait_for_call(self._bed.reader.records, topic, partition, start, isolation, limit)
+        return await self._bed.loop.wait_for_call(
+            self._bed.reader.records, topic, partition, start, stop, isolation, limit
+        )
 
     async def groups(self) -> list[str]:
         return await self._bed.loop.wait_for_call(self._bed.reader.group_ids)
@@ -184,8 +188,11 @@ class KafkaAsync:
     async def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
         await self._wait(conditions.topic_records(self._bed.sources, topic, count), within)
 
-    async def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
-        await self._wait(conditions.topic_consumed(self._bed.sources, topic, count), within)
+    async def wait_until_consumed(
+        self, topic: str, *, count: int | None = None, upto: Upto | None = None, within: float | None = None
+    ) -> None:
+        offsets = conditions.offsets_upto(count, upto)
+        await self._wait(conditions.topic_consumed(self._bed.sources, topic, count, offsets), within)
 
     async def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         await self._wait(conditions.topic_in_sync(self._bed.sources, topic), within)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Final
+from typing import Final, TypeAlias
 
 from ottla.protocol.errors import ErrorCode
 from ottla.testing.histories import GroupHistories
-from ottla.testing.reading import BrokerReader
+from ottla.testing.reading import BrokerReader, near_names
 from ottla.testing.views import GroupRebalance, GroupView, MemberView
 from ottla.testing.waits import Explanation
 from ottla.testing.wire import WireRing
@@ -16,7 +16,6 @@ from ottla.testing.wire import WireRing
 STABLE: Final = "Stable"
 PREPARING_REBALANCE: Final = "PreparingRebalance"
 COMPLETING_REBALANCE: Final = "CompletingRebalance"
-NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,34 +226,68 @@ class TopicCondition:
 
 def topic_records(sources: Sources, topic: str, count: int) -> TopicCondition:
     def lacks() -> Iterator[str]:
-        found = sources.reader.record_count(topic)
+        found = sources.reader.record_count(topic, count)
         if found < count:
             yield f"{_count(count - found, 'record')} of {count}"
 
     return TopicCondition(sources, topic, f"topic {topic!r} did not have {_count(count, 'record')}", lacks)
 
 
-def topic_consumed(sources: Sources, topic: str, count: int | None) -> TopicCondition:
-    """`count` None: up to the end."""
-    deliveries = sources.wire.deliveries
+END: Final = "end"
+Upto: TypeAlias = str | Mapping[int, int]
+"""END, or by partition the offset before which all is delivered."""
+
+
+def offsets_upto(count: int | None, upto: Upto | None) -> Mapping[int, int] | None:
+    """Those of `upto`; None for END, or where nothing is given. Raises ValueError, also for both."""
+    if count is not None and upto is not None:
+        raise ValueError(f"count={count} and upto={upto!r}: expected one of them")
+    if isinstance(upto, str) and upto != END:
+        raise ValueError(f"upto={upto!r}: expected {END!r}, or offsets by partition")
+    return None if upto is None or isinstance(upto, str) else upto
+
+
+def topic_consumed(
+    sources: Sources, topic: str, count: int | None, offsets: Mapping[int, int] | None = None
+) -> TopicCondition:
+    """Without `count` and `offsets` up to END, which is where the committed records end at each look."""
+    if count is not None:
+        return _count_consumed(sources, topic, count)
 
     def lacks() -> Iterator[str]:
-        view = sources.reader.topic(topic)
-        partitions = () if view is None else view.partitions
-        ends = (
-            {} if view is None else {each: deliveries.end(topic, view.topic_id, each.partition) for each in partitions}
-        )
-        delivered = sum(max(end - each.log_start_offset, 0) for each, end in ends.items())
-        if count is not None and delivered >= count:
-            return
-        for each, end in ends.items():
-            if end < each.high_watermark:
-                yield f"{topic}-{each.partition}: delivered up to {end}, end {each.high_watermark}"
-        if count is not None:
+        for index in _indexes(sources, topic) if offsets is None else sorted(offsets):
+            if not sources.reader.is_delivered(topic, index, None if offsets is None else offsets[index]):
+                given = _delivered_up_to(sources, topic, index)
+                yield given if offsets is None else f"{given}; {offsets[index]} wanted"
+
+    to_where = "to the end" if offsets is None else f"up to {dict(offsets)}"
+    return TopicCondition(sources, topic, f"topic {topic!r} was not consumed {to_where}", lacks)
+
+
+def _count_consumed(sources: Sources, topic: str, count: int) -> TopicCondition:
+    def lacks() -> Iterator[str]:
+        delivered = sources.reader.delivered_count(topic, count)
+        if delivered < count:
+            for index in _indexes(sources, topic):
+                if not sources.reader.is_delivered(topic, index, None):
+                    yield _delivered_up_to(sources, topic, index)
             yield f"{_count(count - delivered, 'record')} of {count} to deliver"
 
-    upto = "to the end" if count is None else f"for {_count(count, 'record')}"
-    return TopicCondition(sources, topic, f"topic {topic!r} was not consumed {upto}", lacks)
+    return TopicCondition(sources, topic, f"topic {topic!r} was not consumed for {_count(count, 'record')}", lacks)
+
+
+def _indexes(sources: Sources, topic: str) -> range:
+    view = sources.reader.image.topic(topic)
+    return range(0 if view is None else len(view.partitions))
+
+
+def _delivered_up_to(sources: Sources, topic: str, index: int) -> str:
+    view = sources.reader.topic(topic)
+    if view is None or index >= len(view.partitions):
+        return str(sources.reader.no_partition(topic, index))
+    each = view.partitions[index]
+    given = sources.wire.deliveries.end(topic, view.topic_id, index)
+    return f"{topic}-{index}: delivered up to {given}, end {each.high_watermark}"
 
 
 def topic_in_sync(sources: Sources, topic: str) -> TopicCondition:
@@ -275,7 +308,9 @@ def partition_led_by(sources: Sources, topic: str, index: int, node_id: int | No
     def lacks() -> Iterator[str]:
         state = sources.reader.image.partition(topic, index)
         leader = None if state is None or sources.reader.leader(topic, index) is None else state.leader
-        if leader is None or (node_id is not None and leader != node_id):
+        if state is None:
+            yield str(sources.reader.no_partition(topic, index))
+        elif leader is None or (node_id is not None and leader != node_id):
             yield f"{topic}-{index}: leader {'none' if leader is None else leader}"
 
     by = "a broker" if node_id is None else f"broker {node_id}"
@@ -343,16 +378,6 @@ class GivenCondition:
 
     def explain(self) -> Explanation:
         return Explanation(f"it is {self.predicate()!r}")
-
-
-def near_names(kind: str, name: str, known: list[str]) -> str:
-    """Which ones there are, the nearest first."""
-    if not known:
-        return f"there is no {kind} at all"
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
-    return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
 
 
 def _described(member: MemberView) -> str:

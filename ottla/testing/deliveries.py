@@ -11,6 +11,9 @@ DELIVERIES_KEPT = 100_000
 # Of a header: base offset, length, magic, last offset delta.
 _SPAN: Final = Struct(">qi4xb6xi")
 
+_OFFSET_BYTES: Final = 8
+"""A batch begins with its base offset."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -19,33 +22,42 @@ class Deliveries:
     """Of all consumers together: in a group each partition has one."""
 
     def __init__(self) -> None:
-        # By topic id, or by name in versions that have no ids, and partition: the offset after the last one delivered.
-        self._ends: dict[tuple[bytes | str, int], int] = {}
+        # By topic id, or by name in versions that have no ids, and partition: the first offset that was delivered, and
+        # the one after the last.
+        self._ranges: dict[tuple[bytes | str, int], tuple[int, int]] = {}
 
     def note(self, response: Any) -> None:
         """A FetchResponse that goes to a client."""
         for topic in response.responses:
             key = topic.topic or topic.topic_id
             for partition in topic.partitions:
-                end = _end_of(partition.records)
-                if end is not None:
+                found = _range_of(partition.records)
+                if found is not None:
                     place = key, partition.partition_index
-                    keep_last(self._ends, place, max(end, self._ends.get(place, 0)), DELIVERIES_KEPT)
+                    start, end = self._ranges.get(place, found)
+                    keep_last(self._ranges, place, (min(start, found[0]), max(end, found[1])), DELIVERIES_KEPT)
 
     def end(self, name: str, topic_id: bytes, partition: int) -> int:
         """The offset after the last one delivered; 0 where nothing was."""
-        return max(self._ends.get((name, partition), 0), self._ends.get((topic_id, partition), 0))
+        return self.range(name, topic_id, partition)[1]
+
+    def range(self, name: str, topic_id: bytes, partition: int) -> tuple[int, int]:
+        """The first offset that was delivered, and the one after the last; both are 0 where nothing was."""
+        found = [self._ranges[each] for each in ((name, partition), (topic_id, partition)) if each in self._ranges]
+        return (min(start for start, _ in found), max(end for _, end in found)) if found else (0, 0)
 
     def clear(self) -> None:
-        self._ends.clear()
+        self._ranges.clear()
 
 
-def _end_of(records: "bytes | memoryview | list[memoryview] | None") -> int | None:
-    """The offset after the last batch, which is that of the last buffer; None without records."""
+def _range_of(records: "bytes | memoryview | list[memoryview] | None") -> tuple[int, int] | None:
+    """The base offset of the first batch, and the offset after the last, which is that of the last buffer; None without
+    records."""
     if not records:
         return None
-    ends = [end for _, end in batch_spans(records[-1] if isinstance(records, list) else records)]
-    return ends[-1] if ends else None
+    first, last = (records[0], records[-1]) if isinstance(records, list) else (records, records)
+    ends = [end for _, end in batch_spans(last)]
+    return (int.from_bytes(first[:_OFFSET_BYTES], "big"), ends[-1]) if ends else None
 
 
 def batch_spans(buffer: Any) -> Iterator[tuple[int, int]]:

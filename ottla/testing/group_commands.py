@@ -22,29 +22,49 @@ from ottla.coordinator.events import (
 )
 from ottla.coordinator.group_shard import GroupShard
 from ottla.coordinator.results import CommitResult, DeleteResult, LeaveResult
-from ottla.protocol.errors import ErrorCode, error_for
+from ottla.protocol.errors import ErrorCode, UnknownTopicOrPartition, error_for
 from ottla.testing.hosting import HostedBrokers
-from ottla.testing.reading import BrokerReader
+from ottla.testing.reading import BrokerReader, near_names
 from ottla.testing.views import GroupView, MemberView
+from ottla.testing.wire import WireRing
 
 
 class GroupCommands:
     def __init__(
-        self, hosted: HostedBrokers, reader: BrokerReader, coordinators_ensured: Callable[[], Awaitable[None]]
+        self,
+        hosted: HostedBrokers,
+        reader: BrokerReader,
+        wire: WireRing,
+        coordinators_ensured: Callable[[], Awaitable[None]],
     ) -> None:
         """`coordinators_ensured` waits until there are coordinators."""
         self._hosted = hosted
         self._reader = reader
+        self._wire = wire
         self._coordinators_ensured = coordinators_ensured
 
     async def commit(self, group_id: str, offsets: Sequence[OffsetToCommit]) -> None:
-        """For a group without members. Raises the KafkaError of OffsetCommit."""
-        result: CommitResult = await self._ask(
-            group_id, lambda token: CommitOffsets(token, group_id, "", None, -1, tuple(offsets))
-        )
-        for each in result.partitions:
-            if each.error is not ErrorCode.NONE:
-                raise error_for(each.error, f"the offset of {each.topic}-{each.partition} cannot be committed")
+        """For a group without members. Offsets of partitions that do not exist are refused and the others committed, as
+        OffsetCommit does it (§9.1.1). Raises its KafkaError."""
+        image = self._reader.image
+        known = tuple(each for each in offsets if image.partition(each.topic, each.partition) is not None)
+
+        def asked(token: int) -> CommitOffsets:
+            # Now, and not before the wait for coordinators: it stands among the commits of clients where it is applied.
+            if self._wire.recorder is not None:
+                self._wire.recorder.note_offsets(group_id, known)
+            return CommitOffsets(token, group_id, "", None, -1, known)
+
+        if known:
+            result: CommitResult = await self._ask(group_id, asked)
+            for each in result.partitions:
+                if each.error is not ErrorCode.NONE:
+                    what = f"the offset of {each.topic}-{each.partition} cannot be committed"
+                    raise error_for(each.error, f"{what}: {self._why(group_id, each.error)}")
+        for unknown in (each for each in offsets if each not in known):
+            what = f"the offset of {unknown.topic}-{unknown.partition} cannot be committed"
+            why = self._reader.no_partition(unknown.topic, unknown.partition)
+            raise UnknownTopicOrPartition(f"{what}: {why}")
 
     async def set_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """As `commit`."""
@@ -65,7 +85,8 @@ class GroupCommands:
         """With its offsets. Raises the KafkaError of DeleteGroups."""
         result: DeleteResult = await self._ask(group_id, lambda token: DeleteGroup(token, group_id))
         if result.error is not ErrorCode.NONE:
-            raise error_for(result.error, f"group {group_id!r} cannot be deleted")
+            why = self._why(group_id, result.error)
+            raise error_for(result.error, f"group {group_id!r} cannot be deleted: {why}")
 
     def rebalance(self, group_id: str) -> None:
         """Raises UnknownMemberId where it has no members."""
@@ -74,6 +95,15 @@ class GroupCommands:
         parts, hosted = self._coordinator(group_id)
         hosted.handle(RequestRebalance(group_id))
         parts.runtime.end_event()
+
+    def _why(self, group_id: str, error: ErrorCode) -> str:
+        """A group with members is theirs; of one that is not there, the near names."""
+        view = self._reader.group(group_id)
+        if not view.exists:
+            return f"there is no such group; {near_names('group', group_id, self._reader.group_ids())}"
+        if view.members:
+            return f"it has members, {', '.join(each.member_id for each in view.members)}"
+        return error.name
 
     async def _ask(self, group_id: str, made: Callable[[int], GroupRequest]) -> Any:
         """`made` gets the token. Raises CoordinatorNotAvailable, and DeadlineExceeded."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ottla.testing import conditions
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClock
+from ottla.testing.conditions import Upto
 from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.profile import client_config
 from ottla.testing.surroundings.disks import BrokerDisk
@@ -181,13 +182,15 @@ class Kafka:
         partition: int | None = None,
         *,
         start: int = 0,
+        stop: int | None = None,
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
-        """What a consumer would read now: each partition in the order of its log, several by timestamp. `isolation` is
-        read_committed, read_uncommitted, or log, which has control records and what is above the high watermark too.
-        Raises UnknownTopicOrPartition, and TooManyRecordsError where there are more than `limit`."""
-        return self._bed.call(self._bed.reader.records, topic, partition, start, isolation, limit)
+        """What a consumer would read now: each partition in the order of its log, several by timestamp. Of each from
+        offset `start` on, before `stop`. `isolation` is read_committed, read_uncommitted, or log, which has control
+        records and what is above the high watermark too. Raises UnknownTopicOrPartition, and TooManyRecordsError where
+        there are more than `limit`."""
+        return self._bed.call(self._bed.reader.records, topic, partition, start, stop, isolation, limit)
 
     # Groups.
 
@@ -221,13 +224,18 @@ class Kafka:
         self._bed.run(self._bed.wait(condition, within))
 
     def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
-        """Until the topic has this number of records, or more. Raises DeadlineExceeded."""
+        """Until the topic has this number of records, or more, as `records` gives them. Raises DeadlineExceeded."""
         self._bed.run(self._bed.wait(conditions.topic_records(self._bed.sources, topic, count), within))
 
-    def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
+    def wait_until_consumed(
+        self, topic: str, *, count: int | None = None, upto: Upto | None = None, within: float | None = None
+    ) -> None:
         """Until consumers were given all records of the topic, or `count` of them, whether they committed that or not.
-        Raises DeadlineExceeded."""
-        self._bed.run(self._bed.wait(conditions.topic_consumed(self._bed.sources, topic, count), within))
+        `upto`: all those before an offset of each of these partitions; "end", as without it, is where the records end
+        at each look. Raises DeadlineExceeded, and ValueError for both."""
+        offsets = conditions.offsets_upto(count, upto)
+        condition = conditions.topic_consumed(self._bed.sources, topic, count, offsets)
+        self._bed.run(self._bed.wait(condition, within))
 
     def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         """Until all replicas of the topic are in sync, and each partition has a leader. Raises DeadlineExceeded."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from ottla.broker.assembly import Parts
 from ottla.broker.runtime import complete
-from ottla.protocol.errors import InvalidConfig, UnknownTopicOrPartition
+from ottla.protocol.errors import InvalidConfig
 from ottla.replication.partition import Partition
 from ottla.testing.hosting import HostedBrokers
 from ottla.testing.reading import BrokerReader
@@ -83,7 +83,7 @@ class LogJobs:
         """Raises UnknownTopicOrPartition."""
         view = self._reader.topic(topic)
         if view is None:
-            raise UnknownTopicOrPartition(f"there is no topic {topic!r}")
+            raise self._reader.no_topic(topic)
         logs = {each.partition: self._leader(topic, each.partition).log for each in view.partitions}
         return {index: (log.log_start_offset, log.size_bytes) for index, log in logs.items()}
 
@@ -105,7 +105,4 @@ class LogJobs:
 
     def _leader(self, topic: str, index: int) -> Partition:
         """Raises UnknownTopicOrPartition."""
-        replica = self._reader.leader(topic, index)
-        if replica is None:
-            raise UnknownTopicOrPartition(f"{topic}-{index} has no leader, or does not exist")
-        return replica
+        return self._reader.leader_now(topic, index)

@@ -10,11 +10,12 @@ from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, NO_LEADER, Me
 from ottla.protocol.consumer_protocol import PROTOCOL_TYPE, parse_assignment, parse_subscribed_topics
 from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.protocol.primitives import DecodeError
-from ottla.protocol.records.batch import BatchHeader, iterate_batches
+from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.control import parse_marker
-from ottla.protocol.records.record import Record, iterate_records
+from ottla.protocol.records.record import Record
 from ottla.replication.partition import Partition
 from ottla.testing.hosting import HostedBrokers
+from ottla.testing.log_records import ISOLATION, NO_LIMIT, RecordCounts, records_of
 from ottla.testing.views import (
     ConnectionView,
     GroupView,
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
     from ottla.coordinator.classic.member import Member
     from ottla.coordinator.group_shard import GroupShard
 
-READ_BYTES = 1 << 20
 NO_STATE = "Dead"
+NAMES_SHOWN = 5
 NO_SEQUENCE = -1
-ISOLATION = ("read_committed", "read_uncommitted", "log")
 
 
 class TooManyRecordsError(Exception):
@@ -48,6 +48,7 @@ class BrokerReader:
     def __init__(self, hosted: HostedBrokers, wire: WireRing) -> None:
         self._hosted = hosted
         self._wire = wire
+        self._counts, self._delivered, self._undelivered = RecordCounts(), RecordCounts(), RecordCounts()
 
     # Topics.
 
@@ -75,12 +76,34 @@ class BrokerReader:
         partition = None if parts is None else parts.replicas.find(topic, index)
         return partition if partition is not None and partition.is_leader else None
 
+    def leader_now(self, topic: str, index: int) -> Partition:
+        """Raises UnknownTopicOrPartition, also where no broker leads that runs."""
+        replica = self.leader(topic, index)
+        if replica is None:
+            if self.image.partition(topic, index) is None:
+                raise self.no_partition(topic, index)
+            raise UnknownTopicOrPartition(f"{topic}-{index} has no leader that runs")
+        return replica
+
     def partition(self, name: str, index: int) -> PartitionView:
         """Raises UnknownTopicOrPartition."""
         view = self.topic(name)
         if view is None or not 0 <= index < len(view.partitions):
-            raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+            raise self.no_partition(name, index)
         return view.partitions[index]
+
+    def no_topic(self, name: str) -> UnknownTopicOrPartition:
+        """The error that says so, with the topics that there are."""
+        return UnknownTopicOrPartition(f"there is no topic {name!r}; {near_names('topic', name, self.topic_names())}")
+
+    def no_partition(self, name: str, index: int) -> UnknownTopicOrPartition:
+        """The error that says so, with how many partitions there are, or which topics."""
+        topic = self.image.topic(name)
+        if topic is None:
+            return self.no_topic(name)
+        count = len(topic.partitions)
+        has = "1 partition" if count == 1 else f"{count} partitions"
+        return UnknownTopicOrPartition(f"there is no partition {name}-{index}: {name} has {has}")
 
     def _partition(self, topic: TopicInfo, index: int, state: PartitionInfo) -> PartitionView:
         known: dict[str, Any] = {
@@ -103,32 +126,69 @@ class BrokerReader:
 
     # Records.
 
-    def records(self, name: str, partition: int | None, start: int, isolation: str, limit: int) -> list[StoredRecord]:
-        """Raises UnknownTopicOrPartition, TooManyRecordsError, ValueError for another isolation."""
+    def records(
+        self, name: str, partition: int | None, start: int, stop: int | None, isolation: str, limit: int
+    ) -> list[StoredRecord]:
+        """Of each partition from offset `start` on, before `stop`. Raises UnknownTopicOrPartition, TooManyRecordsError,
+        ValueError for another isolation."""
         if isolation not in ISOLATION:
             raise ValueError(f"isolation={isolation!r}: expected one of {', '.join(ISOLATION)}")
         topic = self.image.topic(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise self.no_topic(name)
         indexes = range(len(topic.partitions)) if partition is None else [partition]
         found: list[list[StoredRecord]] = []
         for index in indexes:
-            replica = self.leader(name, index)
-            if replica is None:
-                raise UnknownTopicOrPartition(f"{name}-{index} has no leader, or does not exist")
+            replica = self.leader_now(name, index)
             room = limit - sum(map(len, found))
-            found.append(list(islice(_records_of(replica, start, isolation), room + 1)))
+            read = islice(records_of(replica, start, stop, isolation), room + 1)
+            found.append([_stored(replica, header, record) for header, record in read])
             if len(found[-1]) > room:
                 raise TooManyRecordsError(f"{name} has more than {limit} records: give another limit")
         # Each partition stays in its order, whatever the timestamps.
         return list(merge(*found, key=lambda record: (record.timestamp, record.partition)))
 
-    def record_count(self, name: str) -> int:
-        """Records that consumers see, and what stands between them: from the log starts to the high watermarks."""
-        topic = self.topic(name)
-        if topic is None:
-            return 0
-        return sum(max(each.high_watermark - each.log_start_offset, 0) for each in topic.partitions)
+    def has_records(self, name: str, partition: int | None, start: int, isolation: str) -> bool:
+        """Whether there is one from offset `start` on, as `records` gives them."""
+        return any(
+            replica is not None and next(records_of(replica, start, None, isolation), None) is not None
+            for index, replica in self._leaders(name)
+            if partition in (None, index)
+        )
+
+    def record_count(self, name: str, enough: int = NO_LIMIT) -> int:
+        """Committed records, as readers see them; counted no further than to `enough`."""
+        count = 0
+        for _, replica in self._leaders(name):
+            if replica is not None and count < enough:
+                count += self._counts.count(replica, 0, replica.last_stable_offset, enough - count)
+        return count
+
+    def delivered_count(self, name: str, enough: int = NO_LIMIT) -> int:
+        """The same of what consumers were given: from the first offset of a partition to the last."""
+        count = 0
+        for index, replica in self._leaders(name):
+            if replica is not None and count < enough:
+                start, end = self._wire.deliveries.range(name, replica.topic_id, index)
+                count += self._delivered.count(replica, start, end, enough - count)
+        return count
+
+    def is_delivered(self, name: str, index: int, upto: int | None) -> bool:
+        """Whether consumers were given all committed records before an offset; None: all that there are."""
+        replica = self.leader(name, index)
+        if replica is None:
+            return False
+        end = replica.last_stable_offset if upto is None else upto
+        _, delivered = self._wire.deliveries.range(name, replica.topic_id, index)
+        if delivered >= end:
+            return True
+        # A record may still come before an offset that the log has not reached.
+        return end <= replica.last_stable_offset and not self._undelivered.count(replica, delivered, end, enough=1)
+
+    def _leaders(self, name: str) -> Iterator[tuple[int, Partition | None]]:
+        topic = self.image.topic(name)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            yield index, self.leader(name, index)
 
     # Groups.
 
@@ -240,6 +300,16 @@ class BrokerReader:
         return views
 
 
+def near_names(kind: str, name: str, known: list[str]) -> str:
+    """Which ones there are, the nearest first."""
+    if not known:
+        return f"there is no {kind} at all"
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=NAMES_SHOWN, cutoff=0.5) or known[:NAMES_SHOWN]
+    return f"there is {', '.join(near)}" + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
+
+
 def no_group(group_id: str) -> GroupView:
     """Of one that does not exist."""
     return GroupView(group_id, False, NO_STATE, -1, None, None, (), {})
@@ -307,44 +377,6 @@ def _assignment(group: "ClassicGroup", member: "Member") -> dict[str, tuple[int,
     except DecodeError:
         return {}
     return {each.topic: tuple(each.partitions) for each in assigned}
-
-
-def _records_of(replica: Partition, start: int, isolation: str) -> Iterator[StoredRecord]:
-    log = replica.log
-    ends = {
-        "read_committed": replica.last_stable_offset,
-        "read_uncommitted": replica.high_watermark,
-        "log": log.log_end_offset,
-    }
-    end, offset = ends[isolation], max(start, log.log_start_offset)
-    aborted = _aborted(replica, offset, end) if isolation == "read_committed" else {}
-    while offset < end:
-        read = log.read(offset, READ_BYTES, end, wait=True)
-        if not len(read.records):
-            return
-        for position, header in iterate_batches(read.records):
-            if header.is_control and isolation != "log":
-                continue
-            if _is_aborted(header, aborted):
-                continue
-            for record in iterate_records(read.records[position : position + header.size_bytes]):
-                if record.offset >= offset:
-                    yield _stored(replica, header, record)
-        offset = read.end_offset
-
-
-def _aborted(replica: Partition, start: int, end: int) -> dict[int, list[tuple[int, int]]]:
-    """First offset of each aborted transaction and that of its marker, by producer."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for each in replica.log.aborted_transactions(start, end):
-        found.setdefault(each.producer_id, []).append((each.first_offset, each.last_offset))
-    return found
-
-
-def _is_aborted(header: BatchHeader, aborted: Mapping[int, list[tuple[int, int]]]) -> bool:
-    if not header.is_transactional:
-        return False
-    return any(first <= header.base_offset < last for first, last in aborted.get(header.producer_id, ()))
 
 
 def _stored(replica: Partition, header: BatchHeader, record: Record) -> StoredRecord:

@@ -77,14 +77,15 @@ def _hints(bed: Testbed, mark: ReportMark, scope: ControlScope) -> Iterator[str]
             why = group_stable(bed.sources, group_id, None, None).explain()
             yield from (f"group {group_id}: {each}" for each in (*why.hints, *why.missing))
     yield from bed.clock.hints()
-    refused: dict[tuple[str, str, int], int] = {}
+    refused: dict[tuple[bool, str, str, int], int] = {}
     for event in _events(bed, mark, scope):
         if event.error:
-            key = event.connection.name, event.api, event.error
+            key = event.connection.is_of_broker, event.connection.name, event.api, event.error
             refused[key] = refused.get(key, 0) + 1
     # A client asks for its coordinator and gives its place in a group by such answers: they are no failure.
     expected = (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE)
-    for (name, api, error), times in sorted(refused.items(), key=lambda item: -item[1]):
+    # Clients first: brokers fetch from each other again and again until one of them leads.
+    for (_, name, api, error), times in sorted(refused.items(), key=lambda item: (item[0][0], -item[1])):
         if error not in expected:
             yield f"{api} of {name} was answered {_error_name(error)} {times_text(times)}"
 
@@ -95,7 +96,8 @@ def _groups(bed: Testbed, scope: ControlScope) -> Iterator[str]:
         yield f"{group_id}: {view.state}, generation {view.generation}, {len(view.members)} members"
         history = bed.histories.of(group_id)
         begin_ms = history[0].started_ms
-        yield from (_rebalance_line(each, begin_ms) for each in history[-GROUP_LINES:])
+        for each in history[-GROUP_LINES:]:
+            yield _rebalance_line(each, begin_ms, _unended(view, is_last=each is history[-1]))
         yield from _committed(bed, view)
 
 
@@ -113,13 +115,20 @@ def _audit(bed: Testbed, scope: ControlScope) -> list[str]:
     return lines if len(lines) <= AUDIT_LINES else [*lines[:AUDIT_LINES], f"{len(lines) - AUDIT_LINES} more lines"]
 
 
-def _rebalance_line(rebalance: GroupRebalance, begin_ms: int) -> str:
+def _unended(view: GroupView, *, is_last: bool) -> str | None:
+    """Why a rebalance that has not ended never will; None where it is under way."""
+    if not is_last:
+        return "another one began before it ended"
+    return None if view.members else "no member is left"
+
+
+def _rebalance_line(rebalance: GroupRebalance, begin_ms: int, unended: str | None) -> str:
     who = "" if rebalance.member_id is None else f" ({rebalance.member_id})"
     words = [f"  +{rebalance.started_ms - begin_ms} ms  generation {rebalance.generation}: {rebalance.cause}{who}"]
     if rebalance.join_phase_ms is None:
-        words.append("members are waited for")
+        words.append(unended or "members are waited for")
     elif rebalance.sync_phase_ms is None:
-        words.append(f"joined in {rebalance.join_phase_ms} ms, the assignment is waited for")
+        words.append(f"joined in {rebalance.join_phase_ms} ms, {unended or 'the assignment is waited for'}")
     else:
         phases = f"joined in {rebalance.join_phase_ms} ms, assigned in {rebalance.sync_phase_ms} ms"
         words.append(f"{len(rebalance.members)} members, {phases}")

@@ -215,7 +215,7 @@ class Testbed:
     def group_commands(self) -> "GroupCommands":
         from ottla.testing.group_commands import GroupCommands
 
-        return GroupCommands(self.hosted, self.reader, self.writer.ensure_group_coordinators)
+        return GroupCommands(self.hosted, self.reader, self.wire, self.writer.ensure_group_coordinators)
 
     @cached_property
     def log_jobs(self) -> "LogJobs":

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.testbed import Testbed
 from ottla.testing.views import LogChange, PartitionView, TopicView
 
@@ -18,7 +17,7 @@ class KafkaTopic:
         """Raises UnknownTopicOrPartition."""
         view = self._bed.call(self._bed.reader.topic, self.name)
         if view is None:
-            raise UnknownTopicOrPartition(f"there is no topic {self.name!r}")
+            raise self._bed.call(self._bed.reader.no_topic, self.name)
         return view
 
     @property

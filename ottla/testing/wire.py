@@ -7,9 +7,10 @@ and secrets are never kept.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +23,7 @@ from ottla.testing.faulty_dispatcher import StandInRoute, of_plain
 from ottla.testing.wire_words import brief_of, error_in
 
 if TYPE_CHECKING:
+    from ottla.coordinator.events import OffsetToCommit
     from ottla.testing.coverage import Coverage
 
 EVENTS_KEPT = 4096
@@ -30,6 +32,7 @@ DEFERRED_KEPT = 1000
 NAMES_KEPT = 10_000
 """Client ids whose connections are counted: one that nothing was heard of for longer begins with 1 again."""
 FETCH = "Fetch"
+_number_of = attrgetter("number")
 
 
 @dataclass(slots=True)
@@ -68,6 +71,8 @@ class WireEvent:
     answered_ns: int = 0
     audit: Any = None
     """What the recorder of the audit finds its answer by."""
+    number: int = 0
+    """How many requests there were with it."""
 
 
 class RequestRecorder(Protocol):
@@ -88,9 +93,13 @@ class RequestRecorder(Protocol):
     def note_forged(self, producer_id: int) -> None:
         """The test writes in the name of a producer."""
 
+    def note_offsets(self, group_id: str, offsets: "Sequence[OffsetToCommit]") -> None:
+        """The test commits offsets of a group."""
+
 
 class WireRing:
-    """The last EVENTS_KEPT requests of clients, the oldest first."""
+    """The last EVENTS_KEPT requests of clients, the oldest first; those of brokers, which fetch from each other all the
+    while, only where they were answered with an error."""
 
     def __init__(self) -> None:
         self._events: deque[WireEvent] = deque(maxlen=EVENTS_KEPT)
@@ -128,8 +137,7 @@ class WireRing:
 
     def since(self, count: int) -> list[WireEvent]:
         """Those that followed the first `count`, as far as they are kept."""
-        kept = list(self._events)
-        return kept[max(len(kept) - (self.count - count), 0) :]
+        return sorted((each for each in self._events if each.number > count), key=_number_of)
 
     def last_request_ns(self) -> int:
         """When the last one of a client came, by `monotonic_ns`; 0 where none is kept."""
@@ -172,9 +180,10 @@ class WireRing:
         member_id = ""
         if route.has_group:
             member_id = self._note_group(notes, connection, request)
-        event = WireEvent(monotonic_ns(), notes, api, version, said, member_id)
-        self._events.append(event)
         self.count += 1
+        event = WireEvent(monotonic_ns(), notes, api, version, said, member_id, number=self.count)
+        if not notes.is_of_broker:
+            self._events.append(event)
         if self.recorder is not None:
             self.recorder.asked(event, connection, request)
         if self.coverage is not None and not notes.is_of_broker:
@@ -209,8 +218,14 @@ class WireRing:
     def _note_answer(self, event: WireEvent, response: Any) -> None:
         event.error = error_in(response)
         event.answered_ns = monotonic_ns()
+        self._keep_failed(event)
         if self.coverage is not None and not event.connection.is_of_broker:
             self.coverage.answered(event.api, response)
+
+    def _keep_failed(self, event: WireEvent) -> None:
+        """That of a broker has been left out until now."""
+        if event.error and event.connection.is_of_broker:
+            self._events.append(event)
 
     def end_without_answer(self, event: WireEvent, context: RequestContext) -> None:
         """The request is parked, or its connection was closed, or the client wants none, as Produce with acks=0."""
@@ -227,6 +242,7 @@ class WireRing:
         if isinstance(error, KafkaError):
             event.error = int(error.code)
             event.answered_ns = monotonic_ns()
+            self._keep_failed(event)
             if self.coverage is not None:
                 self.coverage.failed(event.api, event.error)
 

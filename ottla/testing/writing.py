@@ -1,8 +1,8 @@
 """What a handle changes: topics, records, offsets, members. Coroutines of the brokers' loop; no connection is made."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
-from typing import Any, Final, TypeAlias, TypedDict
+from itertools import chain, cycle
+from typing import Final, TypeAlias, TypedDict
 
 from ottla.broker.assembly import Parts
 from ottla.broker.metadata.topic_plans import MorePartitions, NewTopic, Outcome
@@ -11,11 +11,12 @@ from ottla.cluster.topics import USE_DEFAULT, TopicSpec
 from ottla.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnknownTopicOrPartition, error_for
 from ottla.protocol.messages.produce import PartitionProduceResponse
 from ottla.protocol.records.compression import Codec
-from ottla.protocol.records.record import Record, RecordHeader, build_batch
+from ottla.protocol.records.record import Record, RecordHeader
 from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.storage.log import AppendInfo
 from ottla.testing.conditions import CoordinatorsLoaded, Sources, TopicCondition, partition_led_by
 from ottla.testing.hosting import HostedBrokers
+from ottla.testing.produced_batches import BuiltBatch, built_batches
 from ottla.testing.waits import Waits
 from ottla.testing.wire import WireRing
 
@@ -77,7 +78,10 @@ class BrokerWriter:
     async def delete_topic(self, name: str) -> None:
         """Raises UnknownTopicOrPartition."""
         parts = self._hosted.first()
-        _raise_error(await parts.topics.delete([parts.metadata.image.topic(name)]))
+        topic = parts.metadata.image.topic(name)
+        if topic is None:
+            raise self._reader.no_topic(name)
+        _raise_error(await parts.topics.delete([topic]))
 
     async def add_partitions(self, name: str, count: int) -> None:
         """`count`: how many there are then. Raises the KafkaError of CreatePartitions."""
@@ -122,7 +126,8 @@ class BrokerWriter:
         as_producer: tuple[int, int, int] | None = None,
     ) -> list[tuple[int, int]]:
         """Partition and offset of each record; the options are `ProduceOptions`. The checks are those of a request, and
-        with acks=all the answer waits for the replicas. A topic that is not there is created where
+        with acks=all the answer waits for the replicas. Many records are several batches, each of at most
+        `max.message.bytes`; before all are known to be, nothing is written. A topic that is not there is created where
         `auto.create.topics.enable` lets clients do that. Raises the KafkaError of the answer."""
         if not records:
             return []
@@ -133,40 +138,28 @@ class BrokerWriter:
         count = 0 if view is None else len(view.partitions)
         places = _places(made, partition, count)
         codec = Codec[compression.upper()]
-        offsets: dict[int, int] = {}
+        built: dict[int, list[BuiltBatch]] = {}
         for index in dict.fromkeys(places):
             own = [each for each, place in zip(made, places, strict=True) if place == index]
-            offsets[index] = await self._append(name, index, own, acks, codec, as_producer)
-        result: list[tuple[int, int]] = []
-        for index in places:
-            result.append((index, offsets[index]))
-            offsets[index] += 1
-        return result
+            _, replica = self._leader(name, index)
+            built[index] = built_batches(own, f"{name}-{index}", replica.log.config, codec, as_producer)
+        if as_producer is not None and self._wire.recorder is not None:
+            self._wire.recorder.note_forged(as_producer[0])
+        offsets = {index: [await self._append(name, index, each, acks) for each in built[index]] for index in built}
+        following = {index: chain.from_iterable(ranges) for index, ranges in offsets.items()}
+        return [(index, next(following[index])) for index in places]
 
-    async def _append(
-        self,
-        name: str,
-        index: int,
-        records: Sequence[Record],
-        acks: int,
-        codec: Codec,
-        as_producer: tuple[int, int, int] | None,
-    ) -> int:
+    async def _append(self, name: str, index: int, batch: BuiltBatch, acks: int) -> range:
+        """The offsets of its records."""
         parts, replica = self._leader(name, index)
-        forged: dict[str, Any] = {}
-        if as_producer is not None:
-            if self._wire.recorder is not None:
-                self._wire.recorder.note_forged(as_producer[0])
-            forged = dict(zip(("producer_id", "producer_epoch", "base_sequence"), as_producer, strict=True))
-        batch = memoryview(build_batch(records, codec=codec, **forged))
         answer = PartitionProduceResponse(index=index)
-        info = parts.replicas.append(replica, batch, acks, answer, zstd_allowed=True)
+        info = parts.replicas.append(replica, batch.data, acks, answer, zstd_allowed=True)
         parts.runtime.end_event()
         if answer.error_code:
             raise error_for(ErrorCode(answer.error_code), answer.error_message or "the records could not be written")
         if acks == ACKS_ALL and replica.high_watermark <= info.last_offset:
             await self._waits.wait(self._acknowledged(replica, info), WITHIN_S)
-        return info.base_offset
+        return range(info.base_offset, info.base_offset + batch.record_count)
 
     def _acknowledged(self, replica: Partition, info: AppendInfo) -> TopicCondition:
         def lacks() -> list[str]:
@@ -199,7 +192,7 @@ class BrokerWriter:
         replica = self._reader.leader(name, index)
         if replica is None:
             if self._reader.image.partition(name, index) is None:
-                raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
+                raise self._reader.no_partition(name, index)
             raise NotLeaderOrFollower(f"{name}-{index} has no leader")
         return self._hosted.parts()[replica.leader_id], replica
 

@@ -219,8 +219,13 @@ def test_a_batch_that_is_sent_again_in_doubt_may_be_there_twice() -> None:
         (3, {"ends": {(0, ("a", ADDRESS)): 3}}, []),
         (3, {"shared": {("a", ADDRESS)}}, []),
         (3, {"transactional": {"g"}}, []),
+        (3, {"set_offsets": {("g", 0): [(1, 3)]}}, []),
+        (3, {"set_offsets": {("g", 0): [(3, 3)]}}, [FindingKind.P2]),
     ],
-    ids=["what was delivered", "beyond", "the end, by ListOffsets", "two members alike", "in a transaction"],
+    ids=[
+        *("what was delivered", "beyond", "the end, by ListOffsets", "two members alike", "in a transaction"),
+        *("where the test has set it", "where the test sets it later"),
+    ],
 )
 def test_commits_are_not_beyond_deliveries(offset: int, fields: dict[str, Any], found: list[FindingKind]) -> None:
     given = {"commits": [committed(offset)], "deliveries": [delivered(0, 2)], **fields}
@@ -235,6 +240,7 @@ def test_commits_do_not_go_back_unless_the_client_does() -> None:
     assert kinds([], log(*TWO), commits=commits, deliveries=read) == [FindingKind.P3]
     assert kinds([], log(*TWO), commits=commits, deliveries=[*read, delivered(0, 2, number=3)]) == []
     assert kinds([], log(*TWO), commits=commits, deliveries=read, forgotten={"g": 4}) == [], "set by a tool"
+    assert kinds([], log(*TWO), commits=commits, deliveries=read, forgotten={"g": 2}) == [], "right after a commit"
     assert kinds([], log(*TWO), commits=[commits[0], commits[1]._replace(generation=-1)], deliveries=read) == []
 
 

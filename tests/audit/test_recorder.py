@@ -26,7 +26,7 @@ def connection(**fields: Any) -> Any:
 def recorder() -> Recorder:
     topic = SimpleNamespace(partitions=[1, 1])
     image: Any = SimpleNamespace(topic={"t": topic}.get, name_of=lambda _: "")
-    return Recorder(WireRing(), lambda: image, {})
+    return Recorder(WireRing(), lambda: image, {}, lambda _: ())
 
 
 def request(*indexes: int) -> Any:

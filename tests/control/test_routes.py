@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from datetime import datetime
 from typing import Any
 
@@ -77,6 +78,34 @@ def test_records_are_waited_for(asker: Asker, bed: Testbed) -> None:
 
     assert [each["value"] for each in records] == [{"text": "late"}]
     assert asker.get("/v1/topics/orders/records?start=1&wait_ms=50") == {"records": []}
+
+
+def test_markers_are_no_records_that_are_waited_for(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", b"a")
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap, "transactional.id": "x", "log_level": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("orders", b"b")
+    producer.flush(20)
+    producer.abort_transaction(20)
+    began = time.monotonic()
+
+    assert asker.get("/v1/topics/orders/records?start=1&wait_ms=300") == {"records": []}
+    assert time.monotonic() - began >= 0.3, "the broker waits as long as it is asked to"
+    assert [each["offset"] for each in asker.get("/v1/topics/orders/records?isolation=log&stop=2")["records"]] == [0, 1]
+
+
+def test_consumption_is_waited_for_by_offset_or_count(asker: Asker, bed: Testbed) -> None:
+    produce(bed, "orders", b"a")
+    wanted = {"for": "topic-consumed", "topic": "orders", "within_ms": 10}
+
+    late = asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 1}})
+
+    assert late.problem[0] == 408
+    assert late.json["missing"] == ["orders-0: delivered up to 0, end 1; 1 wanted"]
+    assert asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 0}}).status == 200
+    both = asker.ask("POST", "/v1/wait", {**wanted, "offsets": {"0": 1}, "count": 1})
+    assert (both.problem, both.json["field"]) == ((400, "wrong-value"), "offsets")
 
 
 def test_group_is_shown_with_its_history(asker: Asker, bed: Testbed) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinator.facts import Cause
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, UnknownTopicOrPartition
 from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.handle import Kafka
@@ -78,7 +78,7 @@ def test_offsets_are_set_and_read_from(handle: Kafka) -> None:
     assert shop.lag("orders") == {0: 1}
     with consumer(handle, "shop", "orders", **{"enable.auto.commit": False}) as member:
         assert polled(member, 1) == [b"three"]
-        with pytest.raises(KafkaError, match="cannot be committed"):
+        with pytest.raises(KafkaError, match="the offset of orders-0 cannot be committed: it has members, rdkafka-"):
             shop.set_offsets("orders", {0: 0})
     assert shop.offsets == {("orders", 0): 2}
 
@@ -90,7 +90,7 @@ def test_group_is_deleted_with_its_offsets(handle: Kafka) -> None:
     with consumer(handle, "shop", "orders") as member:
         while shop.state != "Stable":
             member.poll(0.05)
-        with pytest.raises(KafkaError, match="group 'shop' cannot be deleted"):
+        with pytest.raises(KafkaError, match="group 'shop' cannot be deleted: it has members, rdkafka-"):
             shop.delete()
     shop.wait_until_empty()
 
@@ -98,6 +98,22 @@ def test_group_is_deleted_with_its_offsets(handle: Kafka) -> None:
 
     assert not shop.exists
     assert handle.groups == []
+    handle.group("shops").set_offsets("orders", {0: 0})
+    with pytest.raises(KafkaError, match="group 'shop' cannot be deleted: there is no such group; there is shops"):
+        shop.delete()
+
+
+def test_offsets_of_partitions_that_are_not_there_are_refused(handle: Kafka) -> None:
+    """As OffsetCommit does it (§9.1.1): the others are committed."""
+    handle.create_topic("orders", partitions=2)
+    shop = handle.group("shop")
+
+    with pytest.raises(UnknownTopicOrPartition, match="the offset of none-0 cannot be committed"):
+        shop.set_offsets("none", {0: 5})
+    assert not shop.exists
+    with pytest.raises(UnknownTopicOrPartition, match="the offset of orders-7 cannot be committed"):
+        shop.set_offsets("orders", {7: 5, 1: 3})
+    assert shop.offsets == {("orders", 1): 3}
 
 
 async def test_coroutines_have_the_same(bed: Testbed) -> None:

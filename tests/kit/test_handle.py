@@ -166,6 +166,21 @@ def test_what_is_not_there_is_shown_as_such(handle: Kafka) -> None:
         handle.brokers[0].kill()
 
 
+def test_what_is_not_there_is_named(handle: Kafka) -> None:
+    handle.create_topic("orders", partitions=2)
+
+    for asked in (handle.topic("order").delete, handle.topic("order").describe, handle.topic("order").roll):
+        with pytest.raises(UnknownTopicOrPartition, match="there is no topic 'order'; there is orders"):
+            asked()
+    with pytest.raises(UnknownTopicOrPartition, match="there is no topic 'order'; there is orders"):
+        handle.records("order")
+    for partition in (9, -1):
+        with pytest.raises(
+            UnknownTopicOrPartition, match=f"there is no partition orders-{partition}: orders has 2 part"
+        ):
+            handle.records("orders", partition)
+
+
 async def test_handle_of_coroutines_shows_the_same(bed: Testbed) -> None:
     kafka = KafkaAsync(bed)
     await kafka.create_topic("orders", partitions=2)
@@ -173,6 +188,10 @@ async def test_handle_of_coroutines_shows_the_same(bed: Testbed) -> None:
 
     await kafka.wait_for_records("orders", 2)
     assert [each.value for each in await kafka.records("orders", partition=1)] == [b"b"]
+    assert await kafka.records("orders", stop=0) == []
+    await kafka.wait_until_consumed("orders", upto={0: 0})
+    with pytest.raises(ValueError, match="expected one of them"):
+        await kafka.wait_until_consumed("orders", upto="end", count=1)
     assert (await kafka.topics(), await kafka.groups(), await kafka.connections()) == (["orders"], [], [])
     await kafka.group("shop").wait_until_empty()
     await kafka.wait(lambda k: k.topic("orders").exists, describe="the topic")

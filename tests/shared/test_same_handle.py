@@ -42,6 +42,12 @@ from tests.kit.test_handle import (
     test_what_is_not_there_is_shown_as_such,
     test_what_was_produced_is_read_by_a_real_consumer,
 )
+from tests.kit.test_record_counts import (
+    test_consumption_up_to_a_marker_is_reached,
+    test_consumption_up_to_offsets_is_waited_for,
+    test_records_stop_before_an_offset,
+    test_wrong_ends_of_consumption_are_refused,
+)
 from tests.kit.test_waits import (
     test_error_of_a_condition_reaches_the_caller,
     test_group_that_is_not_there_is_explained_by_near_names,
@@ -55,6 +61,8 @@ from tests.kit.test_waits import (
 )
 
 __all__ = [
+    "test_consumption_up_to_a_marker_is_reached",
+    "test_consumption_up_to_offsets_is_waited_for",
     "test_deleted_records_move_the_log_start",
     "test_error_of_a_condition_reaches_the_caller",
     "test_group_of_a_real_consumer_is_shown_decoded",
@@ -67,6 +75,7 @@ __all__ = [
     "test_records_beyond_the_limit_raise_and_are_not_cut_off",
     "test_records_of_a_partition_are_in_order_of_its_log",
     "test_records_of_transactions_are_read_by_isolation",
+    "test_records_stop_before_an_offset",
     "test_records_that_do_not_come_are_counted",
     "test_records_that_were_delivered_and_not_committed_count",
     "test_refused_producer_is_a_hint",
@@ -74,6 +83,7 @@ __all__ = [
     "test_what_a_real_producer_sent_is_shown_decoded",
     "test_what_is_not_there_is_shown_as_such",
     "test_what_was_produced_is_read_by_a_real_consumer",
+    "test_wrong_ends_of_consumption_are_refused",
 ]
 
 OPTIONS = FixtureOptions(

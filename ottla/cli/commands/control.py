@@ -56,7 +56,7 @@ def about(session: ControlSession) -> None:
 @click.option("--generation", metavar="N", type=int, help="Of group-generation, or a later one.")
 @click.option("--lag", metavar="N", type=int, help="Of group-lag, 0 without it.")
 @click.option("--offset", "offsets", metavar="PARTITION=N", multiple=True, callback=_numbers("PARTITION=N"),
-              help="Of group-committed, or a later one; repeatable.")  # fmt: skip
+              help="Of group-committed, or a later one, and of topic-consumed; repeatable.")  # fmt: skip
 @click.option("--count", metavar="N", type=int, help="Records, of topic-records and topic-consumed.")
 @click.option("--node", metavar="N", type=int, help="Of partition-leader; any broker without it.")
 @click.option("--fault", metavar="ID", help="Of fault-hits.")
@@ -198,11 +198,15 @@ def topics(session: ControlSession) -> None:
 @click.argument("topic", metavar="TOPIC")
 @click.option("--partition", metavar="N", type=click.IntRange(min=0))
 @click.option("--start", metavar="OFFSET", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--stop", metavar="OFFSET", type=click.IntRange(min=0), help="Before this offset.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), default=1000, show_default=True)
 @control_options
-def records(session: ControlSession, topic: str, partition: int | None, start: int, limit: int) -> None:
+def records(
+    session: ControlSession, topic: str, partition: int | None, start: int, stop: int | None, limit: int
+) -> None:
     """Print the records of a topic, without a consumer."""
-    chosen = "" if partition is None else f"&partition={partition}"
+    given = {"partition": partition, "stop": stop}
+    chosen = "".join(f"&{name}={value}" for name, value in given.items() if value is not None)
     answer = session.ask("GET", f"/v1/topics/{part(topic)}/records?start={start}&limit={limit}{chosen}")
     rows = [(each["partition"], each["offset"], _text(each["key"]), _text(each["value"])) for each in answer["records"]]
     session.show(answer, ("partition", "offset", "key", "value"), rows)

@@ -9,11 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.assembly import Parts
+from ottla.broker.config.topic import log_config
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.cluster.image import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, MetadataImage
 from ottla.cluster.updates import ImageUpdate
 from ottla.coordinator.runtime.hashing import partition_for
 from ottla.protocol.errors import ErrorCode
+from ottla.storage.log_config import LogConfig
 from ottla.testing.audit.findings import AuditFinding, FindingKind, LogDamage
 from ottla.testing.audit.history import AuditedPartition, AuditHistory
 from ottla.testing.audit.recorder import Recorder
@@ -104,7 +106,9 @@ class Auditor:
 
     def begin(self, *, is_on: bool = True) -> None:
         """What came before is forgotten."""
-        self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends()) if is_on else None
+        self.recorder = None
+        if is_on:
+            self.recorder = Recorder(self._wire, lambda: self._reader.image, self._ends(), self._configs_of)
         self._install(self.recorder)
         self._began_wall_ms = self._hosted.latest_wall_ms
         self._expired_bytes_before = self._expired_bytes()
@@ -121,9 +125,15 @@ class Auditor:
         leaders = ((place, self._reader.leader(*place)) for place in places)
         return {place: leader.log.log_end_offset for place, leader in leaders if leader is not None}
 
+    def _configs_of(self, topic: str) -> set[LogConfig]:
+        """What its logs go by now: of brokers that have not heard of a change, the former ones."""
+        known = [(parts, parts.metadata.image.topic(topic)) for parts in self._hosted.parts().values()]
+        return {log_config(found.configs, parts.runtime.config) for parts, found in known if found is not None}
+
     def attach(self, parts: Parts) -> None:
         """To a broker that has started."""
         parts.metadata.watchers.append(self._topics_changed)
+        parts.metadata.publishers.append(_ConfigsInForce(parts, self._recorders))
         parts.group_loader.when_made.append(lambda made: made.timed_observers.append(self._observe))
         server = parts.server
         server.closing = partial(self._closing, server.closing)  # type: ignore[method-assign]
@@ -201,6 +211,7 @@ class Auditor:
             attempts=commits.attempts,
             offsets=self._offsets(recorder),
             forgotten=commits.forgotten,
+            set_offsets=commits.set_offsets,
             ends=fetches.ends,
             members=commits.members if are_whole else {},
             shared=commits.shared,
@@ -226,17 +237,17 @@ class Auditor:
             if leader is None:
                 seen.append(partition)
                 continue
-            deleted = recorder.deleted_before.get(current[number], 0)
-            begin = partition.begin_offset
+            configs = recorder.partitions.configs[partition.topic] | {leader.log.config}
             log = final_log(
                 leader,
                 all_parts,
-                begin,
-                deleted_before=deleted,
+                partition.begin_offset,
+                configs=configs,
+                deleted_before=recorder.deleted_before.get(current[number], 0),
                 now_wall_ms=wall_ms,
                 has_expired=self._expired_bytes() != self._expired_bytes_before,
             )
-            judges = wall_ms - self._began_wall_ms < leader.log.config.producer_id_expiration_ms
+            judges = wall_ms - self._began_wall_ms < min(each.producer_id_expiration_ms for each in configs)
             seen.append(replace(partition, log=log, judges_sequences=judges))
         return seen
 
@@ -292,6 +303,28 @@ class Auditor:
         """Of a group."""
         del name
         return self._recorders()
+
+
+class _ConfigsInForce:
+    """The last to hear of an update of the metadata: topics have the configs that it brings."""
+
+    def __init__(self, parts: Parts, recorders: Callable[[], Sequence[Recorder]]) -> None:
+        self._parts = parts
+        self._recorders = recorders
+        self._default = self._config_of({})
+
+    def on_metadata_update(self, before: MetadataImage, update: ImageUpdate) -> None:
+        del before
+        default = self._config_of({})
+        is_default_altered, self._default = default != self._default, default
+        for recorder in self._recorders():
+            for name, known in recorder.partitions.configs.items():
+                topic = update.image.topic(name)
+                if topic is not None and (is_default_altered or name in update.topics):
+                    known.add(self._config_of(topic.configs))
+
+    def _config_of(self, overrides: Mapping[str, str]) -> LogConfig:
+        return log_config(overrides, self._parts.runtime.config)
 
 
 def error_name(code: int) -> str:

@@ -45,7 +45,7 @@ def _lost(history: AuditHistory, commits: Sequence[Commit]) -> Iterator[AuditFin
     now = history.offsets.get(place)
     if now == last.offset or history.partitions[last.partition].log is None:
         return
-    is_forgotten = history.forgotten.get(last.group, 0) > last.number
+    is_forgotten = history.forgotten.get(last.group, 0) >= last.number
     later = {offset for number, offset in history.attempts.get(place, ()) if number > last.number}
     if not is_forgotten and now not in later:
         what = f"the commit of {last.offset} is acknowledged, and {'nothing' if now is None else now} is committed"
@@ -55,13 +55,15 @@ def _lost(history: AuditHistory, commits: Sequence[Commit]) -> Iterator[AuditFin
 def _beyond(
     history: AuditHistory, commits: Sequence[Commit], delivered: dict[tuple[int, Client], list[Delivered]]
 ) -> Iterator[AuditFinding]:
-    """P2, the first of a group and partition. What ListOffsets answered, and what the group had committed, may be
-    committed without a record."""
+    """P2, the first of a group and partition. What ListOffsets answered, and what the group had committed, or the test
+    for it, may be committed without a record."""
     known = 0
     for commit in commits:
         client = history.connections[commit.connection].client
         place = commit.partition, client
         ends = [each.end for each in delivered[place]]
+        own = history.set_offsets.get((commit.group, commit.partition), ())
+        known = max(known, *(offset for number, offset in own if number <= commit.number), 0)
         reached = max(known, history.ends.get(place, 0), *ends, 0)
         is_member = commit.generation > NO_GENERATION and client not in history.shared
         if is_member and ends and commit.offset > reached:
@@ -83,7 +85,7 @@ def _below(
             before is not None
             and is_member
             and commit.offset < before.offset
-            and history.forgotten.get(commit.group, 0) <= before.number
+            and history.forgotten.get(commit.group, 0) < before.number
             and not any(
                 before.number < each.number <= commit.number and each.start <= commit.offset
                 for each in delivered[commit.partition, client]

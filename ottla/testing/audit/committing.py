@@ -1,7 +1,7 @@
 """What groups committed, and what is known of their members: from OffsetCommit and from the facts of coordinators."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.classic.causes import Cause
@@ -12,6 +12,7 @@ from ottla.testing.audit.ledger import AuditedConnection
 from ottla.testing.wire import WireEvent
 
 if TYPE_CHECKING:
+    from ottla.coordinator.events import OffsetToCommit
     from ottla.coordinator.facts import Fact, GenerationCompleted, GenerationStarted, MemberAssigned, MemberJoined
 
 KEPT_MAX = 100_000
@@ -30,6 +31,7 @@ class CommitNotes:
         """How many commits, members and groups came after the last ones that are kept."""
         self.attempts: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         self.forgotten: dict[str, int] = {}
+        self.set_offsets: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         self.members: dict[str, dict[str, Client]] = defaultdict(dict)
         self.shared: set[Client] = set()
         self.transactional: set[str] = set()
@@ -59,7 +61,18 @@ class CommitNotes:
                 self._attempted += 1
         if request.generation_id_or_member_epoch == NO_GENERATION:
             # A tool has set them: what comes after is below or beyond as it likes.
-            self.forgotten[request.group_id] = self._count()
+            self.forgotten[request.group_id] = self._count() - 1
+
+    def set_by_test(self, group_id: str, offsets: "Sequence[OffsetToCommit]") -> None:
+        """Without a request. Whether they are accepted is not waited for: until then it is in doubt."""
+        if self._attempted >= KEPT_MAX:
+            self.overflow += 1
+            return
+        self.forgotten[group_id] = self._count()
+        self._attempted += len(offsets)
+        for each in offsets:
+            place = group_id, self._number_of(each.topic, each.partition)
+            self.set_offsets[place].append((self._count(), each.offset))
 
     def in_transaction(self, audited: AuditedConnection, event: WireEvent, request: Any) -> None:
         del audited, event

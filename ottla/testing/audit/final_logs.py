@@ -1,6 +1,6 @@
 """Logs as they are in the end, read where they lie: the headers of their batches, no records."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,18 +28,19 @@ def final_log(
     parts: "Iterable[Parts]",
     begin_offset: int,
     *,
+    configs: Collection[LogConfig],
     deleted_before: int,
     now_wall_ms: int,
     has_expired: bool,
 ) -> FinalLog | None:
-    """What there is from `begin_offset` on; None: too much of it. `has_expired`: retention has deleted something of
-    some log, whatever the time is now."""
+    """What there is from `begin_offset` on; None: too much of it. `configs`: all that were in force since its first
+    request. `has_expired`: retention has deleted something of some log, whatever the time is now."""
     log = leader.log
     start = max(log.log_start_offset, begin_offset)
     batches = batches_of(leader, start, log.log_end_offset)
     if batches is None:
         return None
-    config, end = log.config, leader.high_watermark
+    end = leader.high_watermark
     aborted = [
         Aborted(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted_transactions(start, end)
     ]
@@ -51,13 +52,17 @@ def final_log(
         batches=batches,
         replicas=_replicas(leader, parts, start, end),
         aborted=aborted,
-        is_compacted=config.is_compacted,
-        keeps_crcs=config.compression_type == AS_PRODUCED and config.message_timestamp_type == CREATE_TIME,
+        is_compacted=any(config.is_compacted for config in configs),
+        keeps_crcs=all(map(_keeps_crcs, configs)),
         has_followers=leader.has_followers,
-        may_lose=config.unclean_leader_election_enable,
+        may_lose=any(config.unclean_leader_election_enable for config in configs),
         deleted_before=deleted_before,
-        expires_before_ms=EVER_MS if has_expired else _expires_before_ms(config, now_wall_ms),
+        expires_before_ms=EVER_MS if has_expired else max(_expires_before_ms(each, now_wall_ms) for each in configs),
     )
+
+
+def _keeps_crcs(config: LogConfig) -> bool:
+    return config.compression_type == AS_PRODUCED and config.message_timestamp_type == CREATE_TIME
 
 
 def _replicas(leader: Partition, parts: "Iterable[Parts]", start: int, end: int) -> dict[int, list[StoredBatch]]:

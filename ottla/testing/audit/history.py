@@ -216,6 +216,11 @@ class AuditHistory:
     """What groups have committed in the end, by group and partition; None where that is not known."""
     forgotten: Mapping[str, int] = field(default_factory=dict[str, int])
     """By group: the number of the last request before its offsets were removed or set from outside."""
+    set_offsets: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(
+        default_factory=dict[tuple[str, int], Sequence[tuple[int, int]]]
+    )
+    """What the test has committed without a request, by group and partition: the number of the last request before it,
+    and the offset."""
     ends: Mapping[tuple[int, Client], int] = field(default_factory=dict[tuple[int, Client], int])
     """By partition and client: the greatest offset that ListOffsets answered."""
     members: Mapping[str, Mapping[str, Client]] = field(default_factory=dict[str, Mapping[str, Client]])

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ottla.cluster.image import INTERNAL_TOPICS, MetadataImage
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.storage.log_config import LogConfig
 from ottla.testing.audit.history import NO_ANSWER, UNKNOWN_OFFSET, AuditedPartition, SeenConnection, SentBatch
 from ottla.testing.wire import WireEvent
 
@@ -80,8 +81,16 @@ Notes = Mapping[str, Callable[[AuditedConnection, WireEvent, Any], object]]
 class Partitions:
     """Incarnations of partitions, by where requests say they are. Internal topics have none."""
 
-    def __init__(self, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]) -> None:
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        begin_offsets: Mapping[tuple[str, int], int],
+        configs_of: Callable[[str], Iterable[LogConfig]],
+    ) -> None:
         self.seen: list[AuditedPartition] = []
+        self.configs: dict[str, set[LogConfig]] = {}
+        """By topic, all that were in force since the first request about it."""
+        self._configs_of = configs_of
         self.is_full = False
         """Whether some came after the last that is audited."""
         self._begin_offsets = begin_offsets
@@ -113,6 +122,8 @@ class Partitions:
             elif number == len(self.seen):
                 self.seen.append(AuditedPartition(name, index, self._begin_offsets.get((name, index), 0)))
                 self._current[name, index] = number
+                if name not in self.configs:
+                    self.configs[name] = set(self._configs_of(name))
         self.numbers[place] = number
         return number
 
@@ -122,10 +133,12 @@ class Partitions:
 
     def deleted(self, names: Iterable[str]) -> None:
         gone = set(names)
+        self._begin_offsets = {place: each for place, each in self._begin_offsets.items() if place[0] not in gone}
         if any(name in gone for name, _ in self._current):
             self._current = {place: number for place, number in self._current.items() if place[0] not in gone}
             self.numbers.clear()
-            self._begin_offsets = dict[tuple[str, int], int]()
+            for name in gone:
+                self.configs.pop(name, None)
 
 
 class SentBatches:

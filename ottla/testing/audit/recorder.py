@@ -6,13 +6,14 @@ over that wrote their batches: a write that fails changes them. Until then a bat
 request is parked. What fault rules drop, or end the connection for, never passes here as an answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
+from ottla.storage.log_config import LogConfig
 from ottla.testing.audit.committing import CommitNotes
 from ottla.testing.audit.fetching import FetchNotes
 from ottla.testing.audit.history import SeenConnection
@@ -27,6 +28,9 @@ from ottla.testing.audit.ledger import (
     SentBatches,
 )
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
+
+if TYPE_CHECKING:
+    from ottla.coordinator.events import OffsetToCommit
 
 PRODUCE: Final = "Produce"
 ALL: Final = -1
@@ -49,12 +53,17 @@ class Recorder:
     """Everything here runs on the loop of the brokers."""
 
     def __init__(
-        self, wire: WireRing, image: Callable[[], MetadataImage], begin_offsets: Mapping[tuple[str, int], int]
+        self,
+        wire: WireRing,
+        image: Callable[[], MetadataImage],
+        begin_offsets: Mapping[tuple[str, int], int],
+        configs_of: Callable[[str], Iterable[LogConfig]],
     ) -> None:
-        """`image`: what exists now. `begin_offsets`: where the logs that exist already end."""
+        """`image`: what exists now. `begin_offsets`: where the logs that exist already end. `configs_of`: what the logs
+        of a topic go by now, on any broker."""
         self.begin_ns = monotonic_ns()
         self._wire = wire
-        self.partitions = Partitions(image, begin_offsets)
+        self.partitions = Partitions(image, begin_offsets, configs_of)
         self.batches = SentBatches()
         self.connections: list[SeenConnection] = []
         self.overflow = 0
@@ -229,6 +238,10 @@ class Recorder:
     def note_forged(self, producer_id: int) -> None:
         """The test writes in the name of a producer, whose sequences mean nothing then."""
         self.forged.add(producer_id)
+
+    def note_offsets(self, group_id: str, offsets: "Sequence[OffsetToCommit]") -> None:
+        """The test commits them without a request."""
+        self.commits.set_by_test(group_id, offsets)
 
     def ended(self, connection: Any, reason: CloseReason) -> None:
         """A connection is closed; with its client in order, all answers that have left have been given."""

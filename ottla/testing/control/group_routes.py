@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from ottla.testing.conditions import near_names
 from ottla.testing.control.documents import Evicted, GroupDocument, GroupList, GroupSummary, RebalanceList
 from ottla.testing.control.log_routes import by_partition
 from ottla.testing.control.problems import missing, wrong_value
 from ottla.testing.control.questions import EmptyBody, EvictBody, OffsetsBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.service import ControlService
+from ottla.testing.reading import near_names
 from ottla.testing.views import GroupView
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.protocol.records.record import Record
-from ottla.testing.conditions import near_names
 from ottla.testing.control.documents import (
     LogChanges,
     RecordDocument,
@@ -18,7 +17,8 @@ from ottla.testing.control.problems import missing, wrong_state, wrong_value
 from ottla.testing.control.questions import EmptyBody, NewRecord, NewRecords, NewTopicBody, TopicChange
 from ottla.testing.control.router import ControlCall, QueryField, Row
 from ottla.testing.control.service import ControlService, check_range, checked_wait
-from ottla.testing.reading import ISOLATION, TooManyRecordsError
+from ottla.testing.log_records import ISOLATION
+from ottla.testing.reading import TooManyRecordsError, near_names
 from ottla.testing.views import TopicView
 from ottla.testing.waits import DeadlineExceeded, Explanation
 
@@ -89,36 +89,33 @@ async def _records(service: ControlService, call: ControlCall) -> Records:
         raise wrong_value("isolation", f"expected one of {', '.join(ISOLATION)}")
     wait_ms = checked_wait(query["wait_ms"], "wait_ms")
     if wait_ms:
-        await _arrived(service, name, partition, start, wait_ms)
+        await _arrived(_Arrival(service, name, partition, start, isolation), wait_ms)
     view = _view(service, name)
     if partition is not None and partition >= len(view.partitions):
         raise missing("partition", f"{name} has {len(view.partitions)} partitions, from 0 on")
     try:
-        found = service.bed.reader.records(name, partition, start, isolation, limit)
+        found = service.bed.reader.records(name, partition, start, query["stop"], isolation, limit)
     except TooManyRecordsError as error:
         raise wrong_state(str(error)) from None
     return Records([RecordDocument.of(each) for each in found])
 
 
-async def _arrived(service: ControlService, name: str, partition: int | None, start: int, wait_ms: int) -> None:
-    """Until there is a record from `start` on, at most so long."""
+async def _arrived(arrival: "_Arrival", wait_ms: int) -> None:
+    """Until there is a record, at most so long."""
     try:
-        await service.wait(_Arrival(service, name, partition, start), wait_ms)
+        await arrival.service.wait(arrival, wait_ms)
     except DeadlineExceeded:
         return
 
 
 class _Arrival:
-    def __init__(self, service: ControlService, name: str, partition: int | None, start: int) -> None:
-        self._service = service
-        self._name, self._partition, self._start = name, partition, start
+    def __init__(self, service: ControlService, name: str, partition: int | None, start: int, isolation: str) -> None:
+        self.service = service
+        self._name, self._partition, self._start, self._isolation = name, partition, start, isolation
         self.wanted = f"no record of {name} from {start} on came"
 
     def is_met(self) -> bool:
-        view = self._service.bed.reader.topic(self._name)
-        partitions = () if view is None else view.partitions
-        chosen = [each for each in partitions if self._partition in (None, each.partition)]
-        return any(each.high_watermark > max(self._start, each.log_start_offset) for each in chosen)
+        return self.service.bed.reader.has_records(self._name, self._partition, self._start, self._isolation)
 
     def explain(self) -> Explanation:
         return Explanation(self.wanted)
@@ -180,6 +177,7 @@ def by_partition(view: TopicView, field: str, given: Mapping[str, int]) -> dict[
 _QUERY: Final = (
     QueryField("partition", "Of this partition alone."),
     QueryField("start", "From this offset on, in each partition.", 0),
+    QueryField("stop", "Before this offset."),
     QueryField("limit", "More than these are refused.", RECORDS_SHOWN),
     QueryField("wait_ms", "Where there is none yet, wait so long.", 0),
     QueryField("isolation", f"One of {', '.join(ISOLATION)}.", ISOLATION[0], is_number=False),

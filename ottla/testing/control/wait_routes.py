@@ -58,12 +58,13 @@ def _lag(service: ControlService, body: WaitBody) -> Condition:
 
 
 def _committed(service: ControlService, body: WaitBody) -> Condition:
-    offsets = {_partition(name): offset for name, offset in (body.offsets or {}).items()}
-    return conditions.group_committed(service.bed.sources, _text(body.group), _text(body.topic), offsets)
+    return conditions.group_committed(service.bed.sources, _text(body.group), _text(body.topic), _offsets(body) or {})
 
 
 def _consumed(service: ControlService, body: WaitBody) -> Condition:
-    return conditions.topic_consumed(service.bed.sources, _text(body.topic), body.count)
+    if body.count is not None and body.offsets is not None:
+        raise wrong_value("offsets", "expected offsets or count, not both")
+    return conditions.topic_consumed(service.bed.sources, _text(body.topic), body.count, _offsets(body))
 
 
 def _records(service: ControlService, body: WaitBody) -> Condition:
@@ -100,7 +101,7 @@ KINDS: Final[Mapping[str, WaitKind]] = {
     "group-generation": WaitKind(_generation, ("group", "generation")),
     "group-lag": WaitKind(_lag, ("group", "topic"), ("lag",)),
     "group-committed": WaitKind(_committed, ("group", "topic", "offsets")),
-    "topic-consumed": WaitKind(_consumed, ("topic",), ("count",)),
+    "topic-consumed": WaitKind(_consumed, ("topic",), ("count", "offsets")),
     "topic-records": WaitKind(_records, ("topic", "count")),
     "topic-in-sync": WaitKind(_in_sync, ("topic",)),
     "partition-leader": WaitKind(_leader, ("topic", "partition"), ("node",)),
@@ -156,6 +157,11 @@ def _given(body: WaitBody) -> Iterable[str]:
 def _text(value: str | None) -> str:
     assert value is not None, "it was looked at"
     return value
+
+
+def _offsets(body: WaitBody) -> dict[int, int] | None:
+    """By partition. Raises Problem."""
+    return None if body.offsets is None else {_partition(name): offset for name, offset in body.offsets.items()}
 
 
 def _partition(name: str) -> int:

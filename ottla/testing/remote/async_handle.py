@@ -10,6 +10,7 @@ from ottla.protocol.errors import UnknownTopicOrPartition
 from ottla.testing.async_handle import KafkaAsync, KafkaGroupAsync
 from ottla.testing.audit.findings import AuditFinding
 from ottla.testing.clock.handles import BrokerClockAsync
+from ottla.testing.conditions import Upto
 from ottla.testing.faults.faults import Faults
 from ottla.testing.handle import RECORDS_MAX, Kafka
 from ottla.testing.remote.asking import RemoteControl
@@ -144,11 +145,12 @@ class RemoteKafkaAsync(KafkaAsync):
         partition: int | None = None,
         *,
         start: int = 0,
+        stop: int | None = None,
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
         return await asyncio.to_thread(
-            self._kafka.records, topic, partition, start=start, isolation=isolation, limit=limit
+            self._kafka.records, topic, partition, start=start, stop=stop, isolation=isolation, limit=limit
         )
 
     async def groups(self) -> list[str]:
@@ -163,8 +165,10 @@ class RemoteKafkaAsync(KafkaAsync):
     async def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
         await asyncio.to_thread(self._kafka.wait_for_records, topic, count, within=within)
 
-    async def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
-        await asyncio.to_thread(self._kafka.wait_until_consumed, topic, count=count, within=within)
+    async def wait_until_consumed(
+        self, topic: str, *, count: int | None = None, upto: Upto | None = None, within: float | None = None
+    ) -> None:
+        await asyncio.to_thread(self._kafka.wait_until_consumed, topic, count=count, upto=upto, within=within)
 
     async def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         await asyncio.to_thread(self._kafka.wait_until_in_sync, topic, within=within)

@@ -15,7 +15,7 @@ from ottla.coordinator.facts import Fact
 from ottla.protocol.records.record import Record
 from ottla.storage.checkpoints import uuid_from_text
 from ottla.testing.audit.findings import AuditFinding
-from ottla.testing.conditions import GivenCondition
+from ottla.testing.conditions import GivenCondition, Upto, offsets_upto
 from ottla.testing.control.client import part
 from ottla.testing.control.documents import (
     AuditDocument,
@@ -153,7 +153,7 @@ class RemoteKafka(Kafka):
     def produce(
         self, topic: str, records: Sequence[GivenRecord], **options: Unpack[ProduceOptions]
     ) -> list[tuple[int, int]]:
-        """Many records are several requests."""
+        """Many records are several requests: what one of them refuses, those before it do not undo."""
         if options.get("as_producer") is not None:
             raise self._control.not_served("as_producer")
         stamp, headers = options.get("timestamp"), options.get("headers", ())
@@ -176,10 +176,13 @@ class RemoteKafka(Kafka):
         partition: int | None = None,
         *,
         start: int = 0,
+        stop: int | None = None,
         isolation: str = "read_committed",
         limit: int = RECORDS_MAX,
     ) -> list[StoredRecord]:
-        chosen = "" if partition is None else f"&partition={partition}"
+        chosen = "".join(
+            f"&{name}={each}" for name, each in (("partition", partition), ("stop", stop)) if each is not None
+        )
         path = f"/v1/topics/{part(topic)}/records?start={start}&limit={limit}&isolation={part(isolation)}{chosen}"
         try:
             found: Records = self._control.read(Records, "GET", path)
@@ -236,8 +239,11 @@ class RemoteKafka(Kafka):
     def wait_for_records(self, topic: str, count: int, *, within: float | None = None) -> None:
         self._control.wait("topic-records", within, topic=topic, count=count)
 
-    def wait_until_consumed(self, topic: str, *, count: int | None = None, within: float | None = None) -> None:
-        self._control.wait("topic-consumed", within, topic=topic, count=count)
+    def wait_until_consumed(
+        self, topic: str, *, count: int | None = None, upto: Upto | None = None, within: float | None = None
+    ) -> None:
+        offsets = offsets_upto(count, upto)
+        self._control.wait("topic-consumed", within, topic=topic, count=count, offsets=offsets)
 
     def wait_until_in_sync(self, topic: str, *, within: float | None = None) -> None:
         self._control.wait("topic-in-sync", within, topic=topic)

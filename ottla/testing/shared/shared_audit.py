@@ -13,6 +13,7 @@ from ottla.testing.audit.recorder import Recorder
 from ottla.testing.wire import ConnectionNotes, WireEvent, WireRing
 
 if TYPE_CHECKING:
+    from ottla.coordinator.events import OffsetToCommit
     from ottla.testing.hosting import HostedBrokers
     from ottla.testing.reading import BrokerReader
 
@@ -84,6 +85,10 @@ class SharedAuditor(Auditor):
     def note_forged(self, producer_id: int) -> None:
         for recorder in self._recorders():
             recorder.note_forged(producer_id)
+
+    def note_offsets(self, group_id: str, offsets: "Sequence[OffsetToCommit]") -> None:
+        for recorder in self._recorders_of(group_id):
+            recorder.note_offsets(group_id, offsets)
 
     def _assign(self, notes: ConnectionNotes, request: Any) -> None:
         for name in (notes.client_id or "", *self._names_in(request)):
