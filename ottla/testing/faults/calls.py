@@ -11,6 +11,8 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.messages.fetch import FetchPartition, FetchTopic
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import Message, fields_of
+from ottla.protocol.source import has_views
 from ottla.testing.faults.error_places import has_inner_partitions
 from ottla.testing.faults.request_units import Level, Unit, is_asked_for_all, levels_of, units_of
 from ottla.testing.faults.rules import FIND_COORDINATOR, top_fields
@@ -113,13 +115,10 @@ class FaultCall:
             self._units = self._find_units()
         return self._units
 
-    def keep_records(self) -> None:
-        """Their place in the receive buffer is needed for what comes next."""
-        if self.api == PRODUCE:
-            for topic in self.body.topic_data:
-                for data in topic.partition_data:
-                    if data.records is not None:
-                        data.records = memoryview(bytearray(data.records))
+    def keep_views(self) -> None:
+        """Copies what the request has of the receive buffer: its place is needed for what comes next."""
+        if has_views(self.route.api.request_class(), self.version):
+            _keep_views(self.body)
 
     def _find_values(self) -> dict[str, Any]:
         named = top_fields(self.route.api, self.version)
@@ -181,6 +180,17 @@ class FaultCall:
             elements = FetchTopic(topic=name, topic_id=topic_id), FetchPartition(partition=target.partition)
             found.append(Unit((number, 0), elements, {**values, "partition": target.partition}))
         return found
+
+
+def _keep_views(message: Message) -> None:
+    for field in fields_of(type(message)):
+        value: Any = getattr(message, field.name)
+        if type(value) is memoryview:
+            setattr(message, field.name, memoryview(bytearray(value)))
+        elif field.struct is not None:
+            for each in value if field.is_array else [value]:
+                if each is not None:
+                    _keep_views(each)
 
 
 class FaultParts:

@@ -63,7 +63,7 @@ class FaultyRequest:
             self._end_connection(action)
             return
         self._context.park()
-        self._call.keep_records()
+        self._call.keep_views()
         self._after(self._plan.before_ms, self._begin)
 
     def _begin(self) -> None:
