@@ -327,11 +327,12 @@ class Testbed:
             await self.scripts.clear()
 
     def _clear_rules(self) -> None:
-        """What they hold goes on."""
+        """What they hold up is dropped: it belongs to the world that ends."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
             if self.wire.coverage is not None:
                 self.wire.coverage.note_injected(faults.all_since_clear())
+            faults.drop_waiting()
             faults.clear()
 
     def _attach(self, parts: Parts) -> None:

@@ -47,6 +47,7 @@ class Parts:
         self.image = Image()
         self.fetch_sessions = SimpleNamespace(session=lambda _: None)
         self.runtime = SimpleNamespace(broker_clock=Clock(), end_event=lambda: None, log=None, node_id=node_id)
+        self.waiting: dict[Any, None] = {}
 
     def ordinal(self, connection: Any) -> int:
         return int(connection.number)

@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.broker.server.apis import METADATA
 from ottla.broker.server.dispatch import Route
@@ -193,6 +193,11 @@ def _keep_views(message: Message) -> None:
                     _keep_views(each)
 
 
+class WaitingRequest(Protocol):
+    def end_wait(self) -> None:
+        """Its world ends."""
+
+
 class FaultParts:
     """The parts of a broker that fault rules need."""
 
@@ -201,6 +206,8 @@ class FaultParts:
         self._part = part
         self._ordinals: dict[Hashable, int] = {}
         self._seen = 0
+        self.waiting: dict[WaitingRequest, None] = {}
+        """Those that rules hold up, in the order in which they came."""
 
     @property
     def runtime(self) -> Any:
@@ -234,6 +241,12 @@ class FaultParts:
                 # The oldest goes first; one that is open then counts as another.
                 del self._ordinals[next(iter(self._ordinals))]
         return known
+
+    def drop_waiting(self) -> None:
+        """Their world ends."""
+        for request in list(self.waiting):
+            request.end_wait()
+        self.waiting.clear()
 
     def forget_ordinals(self) -> None:
         self._ordinals.clear()

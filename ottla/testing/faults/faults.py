@@ -199,6 +199,11 @@ class Faults:
         `unused`; what they hold goes on."""
         self.run(self._clear if not prefix else lambda: self._clear_own(prefix))
 
+    def drop_waiting(self) -> None:
+        """Requests of clients that rules hold up are never applied, and get no answer: for the end of the world that
+        they came in. Those of brokers go on."""
+        self.run(self._drop_waiting)
+
     def unused(self) -> list[UnusedFault]:
         """Rules that never acted, those that were removed since the last `clear` among them: a test with such a fault
         has tested something else."""
@@ -280,6 +285,10 @@ class Faults:
             dispatcher.parts.forget_ordinals()
         for fault in rules:
             fault.release()
+
+    def _drop_waiting(self) -> None:
+        for dispatcher in self._dispatchers.values():
+            dispatcher.parts.drop_waiting()
 
     def _clear_own(self, prefix: str) -> None:
         rules = [fault for fault in self._rules.values() if fault.id.startswith(prefix)]

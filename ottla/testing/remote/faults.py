@@ -145,6 +145,9 @@ class RemoteFaults(Faults):
             if fault.id.startswith(prefix):
                 fault.remove()
 
+    def drop_waiting(self) -> None:
+        raise self._control.not_served("the end of what waits without a reset")
+
     def unused(self) -> list[UnusedFault]:
         """Of the rules that there are now."""
         found: list[UnusedFault] = []
