@@ -144,7 +144,7 @@ def context_of(plain: Route, connection: Any) -> RequestContext:
 
 
 def state_of(rule: dict[str, Any], seed: int = 0) -> FaultState:
-    return FaultState(parse_rule(rule, new_id=lambda: "rule", known_ids={"other"}), seed, lambda _: 0)
+    return FaultState(parse_rule(rule, new_id=lambda: "rule"), seed, {}.__getitem__)
 
 
 def joined(frame: Any) -> bytes:

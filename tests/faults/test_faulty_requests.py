@@ -303,6 +303,22 @@ async def test_unused_rules_are_listed_until_all_are_cleared() -> None:
         assert world.faults.add("api=Fetch,observe").id == "fault-1"
 
 
+async def test_rule_has_hit_though_it_was_removed() -> None:
+    """Another of the same id is another rule."""
+    async with faulty_broker() as world:
+        client = await world.client()
+        with world.faults.add("id=first,api=Produce,observe"):
+            second = world.faults.add("api=Produce,after=first,observe")
+            third = world.faults.add("api=Produce,until=first,observe")
+            await produced(client, b"a")
+            assert (second.hits, third.hits) == (1, 0)
+        await produced(client, b"b")
+        world.faults.add("id=first,api=Fetch,observe")
+        await produced(client, b"c")
+
+        assert (second.hits, third.hits) == (3, 0)
+
+
 async def test_delayed_request_is_applied_though_its_client_went() -> None:
     async with faulty_broker() as world:
         client = await world.client()

@@ -213,6 +213,21 @@ class Faults:
         """Those that were removed, too. On the brokers' loop."""
         return [*self._finished, *self._rules.values()]
 
+    def kept(self) -> list[FaultState]:
+        """What `restore` takes, of the rules that there are now. On the brokers' loop. Raises RuleError for what is
+        Python only."""
+        for fault in self:
+            fault.to_json()
+        return [fault.state for fault in self]
+
+    def restore(self, kept: Iterable[FaultState]) -> None:
+        """Adds the rules as they were, without what they have done. A rule that one of them names, and that had been
+        removed by then, keeps its hits. On the brokers' loop."""
+        made: dict[FaultState, FaultState] = {}
+        for state in kept:
+            made[state] = state.as_new(made)
+        self._add_states(list(made.values()))
+
     def apply(self) -> None:
         """Brings the rules to all brokers, on their loop: one has started."""
         states = [fault.state for fault in self._rules.values()]
@@ -239,10 +254,16 @@ class Faults:
     def _add(self, given: list[Mapping[str, Any] | str]) -> list[Fault]:
         named = self._named
         try:
-            states = [FaultState(rule, self.seed, self._hits_of) for rule in self._parsed(given)]
+            rules = self._parsed(given)
         except RuleError:
             self._named = named
             raise
+        known = {fault.id: fault.state for fault in self}
+        for rule in rules:
+            known[rule.id] = FaultState(rule, self.seed, known.__getitem__)
+        return self._add_states([known[rule.id] for rule in rules])
+
+    def _add_states(self, states: list[FaultState]) -> list[Fault]:
         added = [Fault(self, state) for state in states]
         self._rules |= {fault.id: fault for fault in added}
         self.apply()
@@ -264,10 +285,6 @@ class Faults:
         while f"fault-{self._named}" in known:
             self._named += 1
         return self._named
-
-    def _hits_of(self, fault_id: str) -> int:
-        fault = self._rules.get(fault_id)
-        return 0 if fault is None else fault.hits
 
     def _remove(self, fault: Fault) -> None:
         if self._rules.get(fault.id) is fault:

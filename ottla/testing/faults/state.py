@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -41,15 +41,14 @@ class Hit:
 
 
 class FaultState:
-    def __init__(self, rule: Rule, seed: int, hits_of: Callable[[str], int]) -> None:
-        """`hits_of` gives the hits of another rule, by its id."""
+    def __init__(self, rule: Rule, seed: int, state_of: "Callable[[str], FaultState]") -> None:
+        """`state_of` gives the other rules that it names, by their ids: they stay its own though they are removed."""
         self.rule = rule
         self.do = rule.do
         self.changed = threading.Condition()
         self.listeners: list[Callable[[], None]] = []
         self.held: deque[Callable[[], None]] = deque()
         self._seed = seed
-        self._hits_of = hits_of
         self._nth = parse_nth(rule.match["nth"]) if "nth" in rule.match else None
         self._nth_of: str | None = rule.match.get("nth_of")
         self._probability: float | None = rule.match.get("probability")
@@ -58,6 +57,7 @@ class FaultState:
             for name in ("after", "until")
             if name in rule.match
         ]
+        self._named = {given: state_of(given) for _, given, moment in self._bounds if moment.kind is Moment.RULE}
         self._matchers: dict[FaultParts, Matcher] = {}
         # Of its errors, by API, version, and whether the request can only fail as a whole; None for the whole request.
         self.places: dict[tuple[int, int, bool], Place | None] = {}
@@ -72,6 +72,11 @@ class FaultState:
         self._matchers.clear()
         for parts in self._began_ms:
             self._began_ms[parts] = parts.runtime.broker_clock.now_ms()
+
+    def as_new(self, made: "Mapping[FaultState, FaultState]") -> "FaultState":
+        """The rule without what it has done. It names those of `made`, where the ones that it names now have such; the
+        others had been removed."""
+        return FaultState(self.rule, self._seed, lambda name: made.get(self._named[name], self._named[name]))
 
     @property
     def is_exhausted(self) -> bool:
@@ -148,7 +153,7 @@ class FaultState:
         clock = parts.runtime.broker_clock
         for name, given, moment in self._bounds:
             if moment.kind is Moment.RULE:
-                has_come = self._hits_of(given) > 0
+                has_come = self._named[given].hits > 0
             elif moment.kind is Moment.DURATION:
                 has_come = clock.now_ms() - self._began_ms[parts] >= moment.ms
             else:
