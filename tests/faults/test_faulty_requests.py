@@ -275,8 +275,12 @@ async def test_wait_that_is_missed_says_what_came_instead() -> None:
         fault = world.faults.fault(api="Produce", topic="order", do=Drop("response"))
         await produced(client, b"a")
 
-        with pytest.raises(HitsMissing, match=r"had 0 of 1 hits after 0.01 s: .* matched all but topic: 't' ≠ 'order'"):
-            await fault.wait_async(within=0.01)
+        with pytest.raises(HitsMissing) as late:
+            await fault.wait_async(hits=2, within=0.01)
+        wanted, missing = late.value.wanted, late.value.missing
+        assert (wanted, missing) == ("fault 'fault-1' did not have 2 hits", ("2 of 2 hits",))
+        assert late.value.state.endswith("1 request matched all but topic: 't' ≠ 'order'")
+        assert str(late.value).startswith("fault 'fault-1' did not have 2 hits within 0.0 s\n  now      'fault-1' (")
         with pytest.raises(RuntimeError, match="would hold up the loop"):
             fault.wait(within=0.01)
 

@@ -121,6 +121,27 @@ def test_a_reset_removes_rules(handle: Kafka) -> None:
     assert handle.faults.unused() == []
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_wait_for_hits_is_a_wait_like_all(monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+    """Its deadline, the factor of the environment, and the hints."""
+    monkeypatch.setenv("OTTLA_DEADLINE_FACTOR", "4")
+    with broker(deadline=0.01) as kafka:
+        kafka.clock.freeze()
+        rule = kafka.fault(api="Produce", do="observe")
+
+        def wait(within: float | None) -> None:
+            if is_async:
+                asyncio.run(rule.wait_async(within=within))
+            else:
+                rule.wait(within=within)
+
+        for within, waited_s in ((None, 0.04), (0.02, 0.08)):
+            with pytest.raises(DeadlineExceeded) as late:
+                wait(within)
+            assert (late.value.within_s, late.value.missing) == (waited_s, ("1 of 1 hits",))
+            assert "broker time is frozen" in late.value.hints[-1]
+
+
 def test_the_asynchronous_handle_has_the_same_rules() -> None:
     async def ask() -> list[int]:
         from aiokafka import AIOKafkaProducer

@@ -12,6 +12,7 @@ the first rule that matches it, and the others are served for real.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -22,14 +23,29 @@ from ottla.testing.faults.rule_values import RuleError
 from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
 from ottla.testing.faults.state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
+from ottla.testing.waits import USUAL_END, DeadlineExceeded, Explanation, WaitEnd, deadline_factor
 
 T = TypeVar("T")
-WITHIN_S: Final = 5.0
 FINISHED_KEPT: Final = 1000
 
 
-class HitsMissing(TimeoutError):
+class HitsMissing(DeadlineExceeded):
     """A wait for hits of a rule whose deadline has passed: it says what the rule has missed."""
+
+
+class FaultHits:
+    """The condition that a rule has acted on so many requests."""
+
+    def __init__(self, fault: "Fault", hits: int) -> None:
+        self._fault, self._hits = fault, hits
+        self.wanted = f"fault {fault.id!r} did not have {hits} hit{'s' * (hits != 1)}"
+
+    def is_met(self) -> bool:
+        return self._fault.hits >= self._hits
+
+    def explain(self) -> Explanation:
+        missing = [] if self.is_met() else [f"{self._hits - self._fault.hits} of {self._hits} hits"]
+        return Explanation(self._fault.explain(), missing)
 
 
 class UnusedFault(NamedTuple):
@@ -89,15 +105,19 @@ class Fault:
         """The rule, as `Faults.add` takes it. Raises RuleError for what is Python only."""
         return self.state.rule.to_json()
 
-    def wait(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
-        """Until it has acted on so many requests, at most `within` seconds. Raises HitsMissing. Not for the loop of the
-        broker: there it would wait for itself."""
+    def wait(self, hits: int = 1, *, within: float | None = None) -> None:
+        """Until it has acted on so many requests, at most `within` seconds, or the deadline of its brokers, times the
+        factor of the environment. Raises HitsMissing. Not for the loop of the broker: there it would wait for
+        itself."""
+        __tracebackhide__ = True
         self._faults.check_may_block()
+        within_s = self._faults.waits_s(within)
         with self.state.changed:
-            if not self.state.changed.wait_for(lambda: self.state.hits >= hits, within):
-                raise self._missing(hits, within)
+            is_met = self.state.changed.wait_for(lambda: self.state.hits >= hits, within_s)
+        if not is_met:
+            raise self._faults.missing(FaultHits(self, hits), within_s)
 
-    async def wait_async(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+    async def wait_async(self, hits: int = 1, *, within: float | None = None) -> None:
         """`wait` for a coroutine, on whichever loop. Raises HitsMissing."""
         loop = asyncio.get_running_loop()
         met: asyncio.Future[None] = loop.create_future()
@@ -109,13 +129,15 @@ class Fault:
         def hit() -> None:
             loop.call_soon_threadsafe(look)
 
+        within_s = self._faults.waits_s(within)
         self.state.listeners.append(hit)
         look()
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(within_s):
                 await met
         except TimeoutError:
-            raise self._missing(hits, within) from None
+            if self.state.hits < hits:
+                raise self._faults.missing(FaultHits(self, hits), within_s) from None
         finally:
             self.state.listeners.remove(hit)
 
@@ -146,17 +168,15 @@ class Fault:
     def __repr__(self) -> str:
         return f"<Fault {self.explain()}>"
 
-    def _missing(self, hits: int, within: float) -> HitsMissing:
-        return HitsMissing(f"fault {self.id!r} had {self.hits} of {hits} hits after {within} s: {self.explain()}")
-
 
 class Faults:
     """The rules of one broker, or of all brokers of a cluster. Methods may be called from any thread."""
 
-    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher]) -> None:
+    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher], wait_end: WaitEnd = USUAL_END) -> None:
         """`seed` and the id of a rule make the generator of its `probability` and `jitter`. `dispatchers` are those of
-        the brokers, by node id, all on one loop."""
+        the brokers, by node id, all on one loop. `wait_end`: of waits for hits."""
         self.seed = seed
+        self._wait_end = wait_end
         self._rules: dict[str, Fault] = {}
         self._finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
         self._dispatchers = dispatchers
@@ -240,6 +260,19 @@ class Faults:
         if loop is None or loop.is_closed() or not loop.is_running() or _running_loop() is loop:
             return action()
         return asyncio.run_coroutine_threadsafe(_called(action), loop).result()
+
+    def waits_s(self, within: float | None) -> float:
+        """How long a wait lasts; None: as long as the deadline says."""
+        return max(self._wait_end.deadline_s if within is None else within, 0) * deadline_factor()
+
+    def missing(self, condition: FaultHits, within_s: float) -> HitsMissing:
+        """What a wait raises that is over."""
+
+        def explained() -> Explanation:
+            why = condition.explain()
+            return replace(why, hints=(*why.hints, *self._wait_end.hints()))
+
+        return HitsMissing(condition.wanted, within_s, self.run(explained))
 
     def check_may_block(self) -> None:
         """Raises RuntimeError on the brokers' loop."""
