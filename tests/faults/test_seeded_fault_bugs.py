@@ -45,7 +45,7 @@ def nth_counts_requests_that_another_field_rules_out(patch: Patch) -> None:
     take = FaultState.take
 
     def taken(self: FaultState, call: Any, parts: Any, others: set[int]) -> Any:
-        matcher = self._matchers.get(parts) or matching.Matcher(self.rule, parts)
+        matcher = self._matchers.get(parts) or matching.Matcher(self.rule, parts, self.fail)
         if self._nth is not None and match(matcher, call, others) is None:
             self._count(None)
         return take(self, call, parts, others)

@@ -80,6 +80,50 @@ def test_a_failing_test_shows_rules_and_no_second_error(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*ottla: faults*", "*refuse*"])
 
 
+FAILING = """
+    from ottla.testing.faults import Call, Error
+
+    async def raises(request, proceed):
+        raise ValueError("no book")
+
+    async def returns(request, proceed):
+        return 3
+
+    async def returns_what_cannot_be_sent(request, proceed):
+        response = await proceed()
+        response.responses[0].name = 3
+        return response
+
+    def test_of_a_function(kafka):
+        kafka.create_topic("orders")
+        kafka.fault(id="mine", api="Produce", RULE, times=1)
+        produce(kafka)
+        kafka.fault(id="unused", api="Fetch", do="observe")
+
+    def test_next(kafka):
+        assert kafka.topics == []
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("when=lambda request: request.body.nope, do='hold'", "AttributeError: 'ProduceRequest' object has no attrib*"),
+        ("do=Call(raises)", "ValueError: no book (*.py:*)"),
+        ("do=Call(lambda request, proceed: None)", "TypeError: *NoneType*"),
+        ("do=Call(returns)", "TypeError: it returned 3, expected a ProduceResponse or None (*"),
+        ("do=Call(returns_what_cannot_be_sent)", "*"),
+    ],
+    ids=["when", "raises", "no-coroutine", "no-response", "not-encoded"],
+)
+def test_function_that_fails_is_an_error_of_the_test(pytester: pytest.Pytester, rule: str, sentence: str) -> None:
+    """The rest of its end is done: other rules are judged, and the next test has an empty broker."""
+    result = run(pytester, FAILING.replace("RULE", rule))
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines([f"'mine' (* its function raised {sentence}", "'unused' (*"])
+    result.stdout.no_fnmatch_line("*recorder.py*")
+
+
 def test_rules_of_a_file_hold_from_the_begin(pytester: pytest.Pytester) -> None:
     """Beside the test, named by the marker."""
     pytester.path.joinpath("rules.json").write_text(

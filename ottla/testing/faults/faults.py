@@ -229,6 +229,11 @@ class Faults:
         has tested something else."""
         return self.run(self._unused)
 
+    def failures(self) -> list[str]:
+        """Rules whose own functions, of `when` or `call`, raised something or returned no answer, since the last
+        `clear`: each in a sentence."""
+        return self.run(lambda: [each.explain() for each in self.all_since_clear() if each.state.failure])
+
     def all_since_clear(self) -> list[Fault]:
         """Those that were removed, too. On the brokers' loop."""
         return [*self._finished, *self._rules.values()]

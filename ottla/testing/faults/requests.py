@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.testing.faults.actions import Call, Disconnect, Drop, Error, Hold, ThrottleClient
@@ -177,13 +177,15 @@ class FaultyRequest:
             return await served_by(self._plain, self._runtime, self._context, self._call.body)
 
         try:
-            response = await action.function(self._call, proceed)
+            response = self._checked(await action.function(self._call, proceed))
         except KafkaError as error:
             response = self._plain.error_response(error)
             if response is None:
                 self._context.close_connection(f"{self._call.api} failed: {error}")
                 return
         except Exception as error:
+            assert self._plan.terminal is not None, "a rule has the function"
+            self._plan.terminal.fail(error)
             self._context.fail(error)
             raise
         finally:
@@ -192,6 +194,17 @@ class FaultyRequest:
             self._context.complete(None, NO_FRAME)
         else:
             self._answer(response, None)
+
+    def _checked(self, response: Any) -> Any:
+        """What a function has returned. Raises TypeError where that is no answer to the request, and what the encoder
+        raises for fields that it cannot write."""
+        if response is None or isinstance(response, PreparedFrame):
+            return response
+        expected = self._plain.api.response_class()
+        if not isinstance(response, expected):
+            raise TypeError(f"it returned {response!r:.100}, expected a {expected.__name__} or None")
+        self._plain.build_frame(response, self._context.correlation_id)
+        return response
 
     def _in_turn(self, action: Callable[[], None]) -> None:
         """When all requests before it have been answered."""

@@ -5,7 +5,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from traceback import extract_tb
 from typing import Any, Final
 
 from ottla.testing.faults.calls import FaultCall, FaultParts
@@ -68,6 +70,8 @@ class FaultState:
         self.hits = 0
         self.hit_log: deque[Hit] = deque(maxlen=HITS_KEPT)
         self.random = Random(f"{self._seed}/{self.rule.id}")
+        self.failure = ""
+        """What its own function did first that it may not, as the end of a sentence."""
         self._counted: dict[Any, int] = {}
         self._matchers.clear()
         for parts in self._began_ms:
@@ -90,7 +94,7 @@ class FaultState:
         """The units that it acts on, which counts as a hit; None: it lets the request pass."""
         matcher = self._matchers.get(parts)
         if matcher is None:
-            matcher = self._matchers[parts] = Matcher(self.rule, parts)
+            matcher = self._matchers[parts] = Matcher(self.rule, parts, self.fail)
         units = matcher.match(call, taken)
         if units is None or (taken and not units):
             return None
@@ -114,6 +118,13 @@ class FaultState:
             released += 1
         return released
 
+    def fail(self, error: Exception) -> None:
+        """Its own function, of `when` or `call`, has raised it."""
+        if not self.failure:
+            where = extract_tb(error.__traceback__)
+            place = f" ({Path(where[-1].filename).name}:{where[-1].lineno})" if where else ""
+            self.failure = f"its function raised {type(error).__name__}: {error}{place}"
+
     def near_misses(self) -> dict[str, int]:
         total: dict[str, int] = {}
         for matcher in self._matchers.values():
@@ -125,7 +136,10 @@ class FaultState:
         """In a sentence what it has done, or why it has done nothing."""
         described = f"{self.rule.id!r} ({_shown(self.rule)})"
         if self.hits:
-            return f"{described} had {self.hits} hit{'s' * (self.hits != 1)}"
+            failed = f"; {self.failure}" if self.failure else ""
+            return f"{described} had {self.hits} hit{'s' * (self.hits != 1)}{failed}"
+        if self.failure:
+            return f"{described} never hit: {self.failure}"
         looked_at = sum(matcher.looked_at for matcher in self._matchers.values())
         if not looked_at:
             apis = ", ".join(api.name for api in self.rule.apis[:4]) + (", …" if len(self.rule.apis) > 4 else "")

@@ -157,6 +157,10 @@ class RemoteFaults(Faults):
                 found.append(UnusedFault(fault, not is_exempt, fault.explain()))
         return found
 
+    def failures(self) -> list[str]:
+        """None: no code goes to another process."""
+        return []
+
     def all_since_clear(self) -> list[Fault]:
         raise self._control.not_served("rules that were removed")
 
