@@ -18,6 +18,7 @@ from ottla.testing.faults.actions import (
     Error,
 )
 from ottla.testing.faults.faults import HitsMissing
+from ottla.testing.faults.rule_values import RuleError
 from tests.broker.wire import WAIT_S, fetch_request, turn
 from tests.faults.worlds import FETCH_VERSION, PRODUCE_VERSION, faulty_broker, produce, produced
 
@@ -321,6 +322,14 @@ async def test_rule_has_hit_though_it_was_removed() -> None:
         await produced(client, b"c")
 
         assert (second.hits, third.hits) == (3, 0)
+
+
+async def test_rule_about_no_broker_is_refused() -> None:
+    async with faulty_broker() as world:
+        with pytest.raises(RuleError, match=r"^node: there is no broker 7, 8, only 0$"):
+            world.faults.add("api=Produce,node=7|8,observe")
+
+        assert world.faults.add("api=Produce,node=7|0,observe").hits == 0
 
 
 async def test_delayed_request_is_applied_though_its_client_went() -> None:

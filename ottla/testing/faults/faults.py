@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from ottla.testing.faults.actions import Action
 from ottla.testing.faults.rule_text import parse_line, parse_rules
-from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.faults.rule_values import RuleError, as_list
 from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
 from ottla.testing.faults.state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
@@ -314,9 +314,16 @@ class Faults:
             rule = parse_rule(described, new_id=lambda: f"fault-{self._next_number(known)}", known_ids=known)
             if rule.id in known:
                 raise RuleError(f"id: there is a rule {rule.id!r} already")
+            self._check_nodes(rule)
             known.add(rule.id)
             rules.append(rule)
         return rules
+
+    def _check_nodes(self, rule: Rule) -> None:
+        """Raises RuleError for a rule about none of the brokers. Before they are open, none of them is known."""
+        nodes, known = as_list(rule.match.get("node", [])), sorted(self._dispatchers)
+        if nodes and known and not set(nodes).intersection(known):
+            raise RuleError(f"node: there is no broker {', '.join(map(str, nodes))}, only {', '.join(map(str, known))}")
 
     def _next_number(self, known: set[str]) -> int:
         self._named += 1
