@@ -24,8 +24,8 @@ _encoders: dict[tuple[type[Message], int, str], Any] = {}
 def decoder(cls: type[M], version: int) -> Callable[[memoryview, int, int], tuple[M, int]]:
     """The compiled `decode(view, offset, end) -> (message, next offset)`.
 
-    `records` fields are parts of the view; nothing else of the message refers to it. Whether bytes are left after
-    the message is for the caller to check. Raises DecodeError and nothing else, for any bytes.
+    `records` fields, and those marked `view`, are parts of the view; nothing else of the message refers to it. Whether
+    bytes are left after the message is for the caller to check. Raises DecodeError and nothing else, for any bytes.
     """
     function = _decoders.get((cls, version))
     if function is None:

@@ -25,6 +25,7 @@ from ottla.broker.runtime import StartError
 from ottla.broker.server.dispatch import Guarded, PartOf
 from ottla.testing.faulty_dispatcher import FaultyDispatcher, NotedBy
 from ottla.testing.options import BrokerOptions, ParsedOptions, checked_count, shows_options
+from ottla.testing.waits import USUAL_END, WaitEnd
 from ottla.testing.worker import BrokerLoop, NotRunningError
 
 if TYPE_CHECKING:
@@ -47,10 +48,11 @@ Result = TypeVar("Result")
 class FaultHost:
     """The rules of one broker, or of all brokers of a cluster, and the dispatchers that they are in force at."""
 
-    def __init__(self, seed: int, noted_by: NotedBy | None = None) -> None:
-        """`seed`: see `Faults`. `noted_by`: of all routes, also those without rules."""
+    def __init__(self, seed: int, noted_by: NotedBy | None = None, wait_end: WaitEnd = USUAL_END) -> None:
+        """`seed` and `wait_end`: see `Faults`. `noted_by`: of all routes, also those without rules."""
         self.seed = seed
         self._noted_by = noted_by
+        self._wait_end = wait_end
         self._faults: Faults | None = None
         # By node id, of the brokers that have been started last.
         self._dispatchers: dict[int, FaultyDispatcher] = {}
@@ -62,7 +64,7 @@ class FaultHost:
             # Imported here: most programs inject no faults.
             from ottla.testing.faults.faults import Faults
 
-            self._faults = Faults(self.seed, self._dispatchers)
+            self._faults = Faults(self.seed, self._dispatchers, self._wait_end)
         return self._faults
 
     @property

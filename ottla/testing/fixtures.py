@@ -219,18 +219,20 @@ class TestRun(FixtureRun):
             self.conclude(found, unused, leaks, left)
 
     def _unused_faults(self) -> list[str]:
-        """And steps of scripts that did not run. Both end, whatever is kept between tests."""
+        """And steps of scripts that did not run, and functions of rules that failed. All end, whatever is kept between
+        tests."""
         faults, scripts = self.bed.hosted.fault_host.faults_if_used, self.bed.scripts_if_used
-        sentences: list[str] = []
+        sentences, failures = list[str](), list[str]()
         if scripts is not None:
             sentences += self.bed.call(scripts.unused)
             self.bed.run(scripts.clear())
         if faults is not None:
-            sentences += [each.text for each in faults.unused() if each.is_error]
+            failures = faults.failures()
+            sentences += [each.text for each in faults.unused() if each.is_error and each.text not in failures]
             if self._pool.coverage is not None:
                 self._pool.coverage.note_injected(faults.all_since_clear())
             faults.clear()
-        return self.judged_unused(sentences)
+        return [*([] if self.has_failed else failures), *self.judged_unused(sentences)]
 
 
 @contextmanager

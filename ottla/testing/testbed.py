@@ -28,7 +28,7 @@ from ottla.testing.surroundings.control import BrokerControl
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.links import Links
 from ottla.testing.views import ConnectionView
-from ottla.testing.waits import Condition, Waits
+from ottla.testing.waits import Condition, WaitEnd, Waits
 from ottla.testing.wire import WireRing
 from ottla.testing.worker import BrokerLoop
 from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, ResetReport, WorldKeeper
@@ -84,13 +84,14 @@ class Testbed:
         _check_options(audit, deadline, unsynced=unsynced, brokers=brokers)
         self.deadline_s, self._data, self._snapshots_dir = deadline, data, Path()
         self.wire, self.histories = WireRing(), GroupHistories()
-        self.waits = Waits(lambda: self.clock.hints(of_wait=True))
+        self.waits = Waits(self._hints)
         if hosting is None:
             hosting = Hosting.on_free_ports({**profile_settings(profile), **(settings or {})})
-        files, fault_host, times = KeptFiles(), FaultHost(fault_seed, self.wire.noting), BrokerTimes()
+        self._kept_files, times = KeptFiles(), BrokerTimes()
+        fault_host = FaultHost(fault_seed, self.wire.noting, WaitEnd(deadline, self._hints))
         hosting = hosting._replace(log=times.shown_in(hosting.log, times.timeline))
         self.steps = FaultSteps(times.timeline)
-        self._around = AllSurroundings(files.before_change, self.steps, keeps_unsynced=unsynced)
+        self._around = AllSurroundings(self._kept_files.before_change, self.steps, keeps_unsynced=unsynced)
         self.hosted = HostedBrokers(hosting, brokers, self._attach, fault_host, self._around, times)
         self.clock = ClockControl(times, self.hosted.parts, self.wire, self.waits)
         self.reader = BrokerReader(self.hosted, self.wire)
@@ -98,7 +99,6 @@ class Testbed:
         self.auditor = Auditor(self.hosted, self.reader, self.wire, self.steps.damages)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
         self.world = WorldKeeper(self.hosted, self.histories, self.wire)
-        self._kept_files = files
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
@@ -318,6 +318,10 @@ class Testbed:
 
     # Inside.
 
+    def _hints(self) -> list[str]:
+        """What may be behind any wait that is over."""
+        return self.clock.hints(of_wait=True)
+
     def _log_damaged(self, log: Log) -> None:
         if self.snapshots_if_used is not None:
             self.snapshots.log_damaged(log)
@@ -327,11 +331,12 @@ class Testbed:
             await self.scripts.clear()
 
     def _clear_rules(self) -> None:
-        """What they hold goes on."""
+        """What they hold up is dropped: it belongs to the world that ends."""
         faults = self.hosted.fault_host.faults_if_used
         if faults is not None:
             if self.wire.coverage is not None:
                 self.wire.coverage.note_injected(faults.all_since_clear())
+            faults.drop_waiting()
             faults.clear()
 
     def _attach(self, parts: Parts) -> None:

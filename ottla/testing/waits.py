@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.assembly import Parts
 from ottla.broker.runtime import LoopRuntime, complete
@@ -26,6 +26,16 @@ class Explanation:
     state: str
     missing: Sequence[str] = ()
     hints: Sequence[str] = ()
+
+
+class WaitEnd(NamedTuple):
+    """When waits are over that say no time of their own, and what may be behind any of them that is over."""
+
+    deadline_s: float = 5.0
+    hints: Callable[[], Sequence[str]] = tuple
+
+
+USUAL_END: Final = WaitEnd()
 
 
 class Condition(Protocol):

@@ -211,6 +211,7 @@ def test_report_shows_what_clients_did() -> None:
         (["--topic", "orders:0"], "'orders:0' is not NAME:PARTITIONS"),
         (["--topic", "a:1", "--topic", "a:2"], "a is given twice"),
         (["--env", "=a"], "'=a' is not NAME or NAME=TEXT"),
+        (["--env", "URL=a://{boot}"], "URL=a://{boot}: nothing stands for {boot}, only {bootstrap} for the address"),
         (["--profile", "fast"], "'fast' is not one of 'test', 'kafka'"),
         (["--brokers", "0"], "0 is not in the range x>=1"),
         (["--data", "missing"], "Directory 'missing' does not exist"),

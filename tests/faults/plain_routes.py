@@ -47,6 +47,7 @@ class Parts:
         self.image = Image()
         self.fetch_sessions = SimpleNamespace(session=lambda _: None)
         self.runtime = SimpleNamespace(broker_clock=Clock(), end_event=lambda: None, log=None, node_id=node_id)
+        self.waiting: dict[Any, None] = {}
 
     def ordinal(self, connection: Any) -> int:
         return int(connection.number)
@@ -143,7 +144,7 @@ def context_of(plain: Route, connection: Any) -> RequestContext:
 
 
 def state_of(rule: dict[str, Any], seed: int = 0) -> FaultState:
-    return FaultState(parse_rule(rule, new_id=lambda: "rule", known_ids={"other"}), seed, lambda _: 0)
+    return FaultState(parse_rule(rule, new_id=lambda: "rule"), seed, {}.__getitem__)
 
 
 def joined(frame: Any) -> bytes:

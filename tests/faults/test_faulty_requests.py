@@ -18,6 +18,7 @@ from ottla.testing.faults.actions import (
     Error,
 )
 from ottla.testing.faults.faults import HitsMissing
+from ottla.testing.faults.rule_values import RuleError
 from tests.broker.wire import WAIT_S, fetch_request, turn
 from tests.faults.worlds import FETCH_VERSION, PRODUCE_VERSION, faulty_broker, produce, produced
 
@@ -275,8 +276,12 @@ async def test_wait_that_is_missed_says_what_came_instead() -> None:
         fault = world.faults.fault(api="Produce", topic="order", do=Drop("response"))
         await produced(client, b"a")
 
-        with pytest.raises(HitsMissing, match=r"had 0 of 1 hits after 0.01 s: .* matched all but topic: 't' ≠ 'order'"):
-            await fault.wait_async(within=0.01)
+        with pytest.raises(HitsMissing) as late:
+            await fault.wait_async(hits=2, within=0.01)
+        wanted, missing = late.value.wanted, late.value.missing
+        assert (wanted, missing) == ("fault 'fault-1' did not have 2 hits", ("2 of 2 hits",))
+        assert late.value.state.endswith("1 request matched all but topic: 't' ≠ 'order'")
+        assert str(late.value).startswith("fault 'fault-1' did not have 2 hits within 0.0 s\n  now      'fault-1' (")
         with pytest.raises(RuntimeError, match="would hold up the loop"):
             fault.wait(within=0.01)
 
@@ -301,6 +306,30 @@ async def test_unused_rules_are_listed_until_all_are_cleared() -> None:
         world.faults.clear()
         assert world.faults.unused() == []
         assert world.faults.add("api=Fetch,observe").id == "fault-1"
+
+
+async def test_rule_has_hit_though_it_was_removed() -> None:
+    """Another of the same id is another rule."""
+    async with faulty_broker() as world:
+        client = await world.client()
+        with world.faults.add("id=first,api=Produce,observe"):
+            second = world.faults.add("api=Produce,after=first,observe")
+            third = world.faults.add("api=Produce,until=first,observe")
+            await produced(client, b"a")
+            assert (second.hits, third.hits) == (1, 0)
+        await produced(client, b"b")
+        world.faults.add("id=first,api=Fetch,observe")
+        await produced(client, b"c")
+
+        assert (second.hits, third.hits) == (3, 0)
+
+
+async def test_rule_about_no_broker_is_refused() -> None:
+    async with faulty_broker() as world:
+        with pytest.raises(RuleError, match=r"^node: there is no broker 7, 8, only 0$"):
+            world.faults.add("api=Produce,node=7|8,observe")
+
+        assert world.faults.add("api=Produce,node=7|0,observe").hits == 0
 
 
 async def test_delayed_request_is_applied_though_its_client_went() -> None:

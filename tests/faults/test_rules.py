@@ -88,6 +88,9 @@ def refusal(given: Any) -> str:
             "topic: /(/ is no regular expression: missing ), unterminated subpattern at position 0",
         ),
         ("api=Fetch,peer=server,observe", "peer: 'server', expected client or broker"),
+        ("api=Fetch,partition=-1,observe", "partition: -1, expected 0 or more"),
+        ("api=Fetch,partition=0|-1,observe", "partition: [0, -1], expected 0 or more"),
+        ("api=Fetch,connection=0,observe", "connection: 0, expected 1 or more"),
     ],
 )
 def test_rule_that_could_never_hit_is_refused(line: str, sentence: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.testing.faults import calls, matching, requests, state
+from ottla.testing.faults.actions import Hold
 from ottla.testing.faults.responses import FaultyResponse
 from ottla.testing.faults.state import FaultState
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
-from tests.faults import test_faulty_clusters, test_faulty_requests, test_matching
+from tests.faults import test_faulty_clusters, test_faulty_requests, test_matching, test_waiting_requests
 
 Patch = pytest.MonkeyPatch
 
@@ -26,7 +27,7 @@ def rules_replace_the_dictionary(patch: Patch) -> None:
 
 
 def delayed_request_keeps_its_view(patch: Patch) -> None:
-    patch.setattr(calls.FaultCall, "keep_records", lambda self: None)
+    patch.setattr(calls.FaultCall, "keep_views", lambda self: None)
 
 
 def times_counts_partitions(patch: Patch) -> None:
@@ -44,7 +45,7 @@ def nth_counts_requests_that_another_field_rules_out(patch: Patch) -> None:
     take = FaultState.take
 
     def taken(self: FaultState, call: Any, parts: Any, others: set[int]) -> Any:
-        matcher = self._matchers.get(parts) or matching.Matcher(self.rule, parts)
+        matcher = self._matchers.get(parts) or matching.Matcher(self.rule, parts, self.fail)
         if self._nth is not None and match(matcher, call, others) is None:
             self._count(None)
         return take(self, call, parts, others)
@@ -90,6 +91,11 @@ SEEDED: tuple[tuple[str, Callable[[Patch], None], Callable[..., Any]], ...] = (
         "KT-3",
         delayed_request_keeps_its_view,
         test_faulty_requests.test_delayed_request_keeps_its_bytes_while_others_are_busy,
+    ),
+    (
+        "KT-3",
+        delayed_request_keeps_its_view,
+        lambda: test_waiting_requests.test_waiting_sync_keeps_its_assignment(Hold()),
     ),
     ("KT-4", times_counts_partitions, test_matching.test_times_is_a_budget_of_requests),
     (

@@ -80,6 +80,50 @@ def test_a_failing_test_shows_rules_and_no_second_error(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*ottla: faults*", "*refuse*"])
 
 
+FAILING = """
+    from ottla.testing.faults import Call, Error
+
+    async def raises(request, proceed):
+        raise ValueError("no book")
+
+    async def returns(request, proceed):
+        return 3
+
+    async def returns_what_cannot_be_sent(request, proceed):
+        response = await proceed()
+        response.responses[0].name = 3
+        return response
+
+    def test_of_a_function(kafka):
+        kafka.create_topic("orders")
+        kafka.fault(id="mine", api="Produce", RULE, times=1)
+        produce(kafka)
+        kafka.fault(id="unused", api="Fetch", do="observe")
+
+    def test_next(kafka):
+        assert kafka.topics == []
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ("when=lambda request: request.body.nope, do='hold'", "AttributeError: 'ProduceRequest' object has no attrib*"),
+        ("do=Call(raises)", "ValueError: no book (*.py:*)"),
+        ("do=Call(lambda request, proceed: None)", "TypeError: *NoneType*"),
+        ("do=Call(returns)", "TypeError: it returned 3, expected a ProduceResponse or None (*"),
+        ("do=Call(returns_what_cannot_be_sent)", "*"),
+    ],
+    ids=["when", "raises", "no-coroutine", "no-response", "not-encoded"],
+)
+def test_function_that_fails_is_an_error_of_the_test(pytester: pytest.Pytester, rule: str, sentence: str) -> None:
+    """The rest of its end is done: other rules are judged, and the next test has an empty broker."""
+    result = run(pytester, FAILING.replace("RULE", rule))
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines([f"'mine' (* its function raised {sentence}", "'unused' (*"])
+    result.stdout.no_fnmatch_line("*recorder.py*")
+
+
 def test_rules_of_a_file_hold_from_the_begin(pytester: pytest.Pytester) -> None:
     """Beside the test, named by the marker."""
     pytester.path.joinpath("rules.json").write_text(
@@ -119,6 +163,27 @@ def test_a_reset_removes_rules(handle: Kafka) -> None:
     handle.reset()
     assert len(handle.faults) == 0
     assert handle.faults.unused() == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_wait_for_hits_is_a_wait_like_all(monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+    """Its deadline, the factor of the environment, and the hints."""
+    monkeypatch.setenv("OTTLA_DEADLINE_FACTOR", "4")
+    with broker(deadline=0.01) as kafka:
+        kafka.clock.freeze()
+        rule = kafka.fault(api="Produce", do="observe")
+
+        def wait(within: float | None) -> None:
+            if is_async:
+                asyncio.run(rule.wait_async(within=within))
+            else:
+                rule.wait(within=within)
+
+        for within, waited_s in ((None, 0.04), (0.02, 0.08)):
+            with pytest.raises(DeadlineExceeded) as late:
+                wait(within)
+            assert (late.value.within_s, late.value.missing) == (waited_s, ("1 of 1 hits",))
+            assert "broker time is frozen" in late.value.hints[-1]
 
 
 def test_the_asynchronous_handle_has_the_same_rules() -> None:

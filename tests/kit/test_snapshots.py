@@ -226,6 +226,27 @@ def test_configs_and_rules_are_those_of_the_snapshot(handle: Kafka) -> None:
     handle.faults.clear()
 
 
+def test_rules_that_name_a_removed_one_come_back(handle: Kafka) -> None:
+    """It keeps its hits; those that were there begin again."""
+    for topic in ("orders", "bills"):
+        handle.create_topic(topic, partitions=1)
+    with handle.fault(id="gone", api="Produce", do="observe"):
+        handle.fault(id="orders", api="Produce", topic="orders", after="gone", do="observe")
+        handle.fault(id="bills", api="Produce", topic="bills", after="orders", do="observe")
+        for topic in ("orders", "bills"):
+            send(handle, topic, b"a")
+    handle.snapshot("removed")
+
+    handle.restore("removed")
+
+    hits: list[tuple[int, ...]] = []
+    for topic in ("bills", "orders", "bills"):
+        send(handle, topic, b"b")
+        hits.append(tuple(fault.hits for fault in handle.faults))
+    assert hits == [(0, 0), (1, 0), (1, 1)]
+    handle.faults.clear()
+
+
 def test_no_id_is_used_twice_after_a_restore(handle: Kafka) -> None:
     """Topic ids, members, generations, leader epochs, and the ids of new producers."""
     handle.create_topic("orders", partitions=1)

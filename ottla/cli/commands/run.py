@@ -1,5 +1,6 @@
 """`ottla run -- COMMAND`: a broker around any program. What it is made of is imported when it runs."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110, "all
 PROFILES = ("test", "kafka")
 UNUSED_FAULTS = ("error", "warn", "ignore")
 AUDITS = ("errors", "all", "off")
+BOOTSTRAP = "{bootstrap}"
 
 
 def _pairs(what: str, values: Sequence[str], *, separator: str, default: str | None = None) -> dict[str, str]:
@@ -36,7 +38,13 @@ def _settings(_context: click.Context, _parameter: click.Parameter, values: Sequ
 
 
 def _variables(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    return _pairs("NAME or NAME=TEXT", values, separator="=", default="{bootstrap}")
+    variables = _pairs("NAME or NAME=TEXT", values, separator="=", default=BOOTSTRAP)
+    for name, text in variables.items():
+        named = re.search(r"\{[a-z_]+\}", text, re.IGNORECASE)
+        # Beside the address, other braces are the program's own.
+        if named is not None and BOOTSTRAP not in text:
+            raise click.BadParameter(f"{name}={text}: nothing stands for {named[0]}, only {BOOTSTRAP} for the address")
+    return variables
 
 
 def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, int]:

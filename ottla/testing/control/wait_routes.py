@@ -11,25 +11,9 @@ from ottla.testing.control.questions import WaitBody
 from ottla.testing.control.router import ControlCall, Row
 from ottla.testing.control.script_routes import script_document, script_of
 from ottla.testing.control.service import ControlService
-from ottla.testing.faults.faults import Fault
+from ottla.testing.faults.faults import FaultHits
 from ottla.testing.faults.rule_values import nearest
-from ottla.testing.waits import Condition, Explanation
-
-
-class FaultHits:
-    """A rule has acted on so many requests."""
-
-    def __init__(self, fault: Fault, hits: int) -> None:
-        self._fault, self._hits = fault, hits
-        self.wanted = f"fault {fault.id!r} did not have {hits} hit{'s' * (hits != 1)}"
-
-    def is_met(self) -> bool:
-        return self._fault.hits >= self._hits
-
-    def explain(self) -> Explanation:
-        missing = [] if self.is_met() else [f"{self._hits - self._fault.hits} of {self._hits} hits"]
-        return Explanation(self._fault.explain(), missing)
-
+from ottla.testing.waits import Condition
 
 QUIET_MS: Final = 50
 

@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.broker.server.apis import METADATA
 from ottla.broker.server.dispatch import Route
@@ -11,6 +11,8 @@ from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import MetadataImage
 from ottla.protocol.messages.fetch import FetchPartition, FetchTopic
 from ottla.protocol.primitives import ZERO_UUID
+from ottla.protocol.schema import Message, fields_of
+from ottla.protocol.source import has_views
 from ottla.testing.faults.error_places import has_inner_partitions
 from ottla.testing.faults.request_units import Level, Unit, is_asked_for_all, levels_of, units_of
 from ottla.testing.faults.rules import FIND_COORDINATOR, top_fields
@@ -113,13 +115,10 @@ class FaultCall:
             self._units = self._find_units()
         return self._units
 
-    def keep_records(self) -> None:
-        """Their place in the receive buffer is needed for what comes next."""
-        if self.api == PRODUCE:
-            for topic in self.body.topic_data:
-                for data in topic.partition_data:
-                    if data.records is not None:
-                        data.records = memoryview(bytearray(data.records))
+    def keep_views(self) -> None:
+        """Copies what the request has of the receive buffer: its place is needed for what comes next."""
+        if has_views(self.route.api.request_class(), self.version):
+            _keep_views(self.body)
 
     def _find_values(self) -> dict[str, Any]:
         named = top_fields(self.route.api, self.version)
@@ -183,6 +182,22 @@ class FaultCall:
         return found
 
 
+def _keep_views(message: Message) -> None:
+    for field in fields_of(type(message)):
+        value: Any = getattr(message, field.name)
+        if type(value) is memoryview:
+            setattr(message, field.name, memoryview(bytearray(value)))
+        elif field.struct is not None:
+            for each in value if field.is_array else [value]:
+                if each is not None:
+                    _keep_views(each)
+
+
+class WaitingRequest(Protocol):
+    def end_wait(self) -> None:
+        """Its world ends."""
+
+
 class FaultParts:
     """The parts of a broker that fault rules need."""
 
@@ -191,6 +206,8 @@ class FaultParts:
         self._part = part
         self._ordinals: dict[Hashable, int] = {}
         self._seen = 0
+        self.waiting: dict[WaitingRequest, None] = {}
+        """Those that rules hold up, in the order in which they came."""
 
     @property
     def runtime(self) -> Any:
@@ -224,6 +241,12 @@ class FaultParts:
                 # The oldest goes first; one that is open then counts as another.
                 del self._ordinals[next(iter(self._ordinals))]
         return known
+
+    def drop_waiting(self) -> None:
+        """Their world ends."""
+        for request in list(self.waiting):
+            request.end_wait()
+        self.waiting.clear()
 
     def forget_ordinals(self) -> None:
         self._ordinals.clear()

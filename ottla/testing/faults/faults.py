@@ -12,24 +12,40 @@ the first rule that matches it, and the others are served for real.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from ottla.testing.faults.actions import Action
 from ottla.testing.faults.rule_text import parse_line, parse_rules
-from ottla.testing.faults.rule_values import RuleError
+from ottla.testing.faults.rule_values import RuleError, as_list
 from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
 from ottla.testing.faults.state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
+from ottla.testing.waits import USUAL_END, DeadlineExceeded, Explanation, WaitEnd, deadline_factor
 
 T = TypeVar("T")
-WITHIN_S: Final = 5.0
 FINISHED_KEPT: Final = 1000
 
 
-class HitsMissing(TimeoutError):
+class HitsMissing(DeadlineExceeded):
     """A wait for hits of a rule whose deadline has passed: it says what the rule has missed."""
+
+
+class FaultHits:
+    """The condition that a rule has acted on so many requests."""
+
+    def __init__(self, fault: "Fault", hits: int) -> None:
+        self._fault, self._hits = fault, hits
+        self.wanted = f"fault {fault.id!r} did not have {hits} hit{'s' * (hits != 1)}"
+
+    def is_met(self) -> bool:
+        return self._fault.hits >= self._hits
+
+    def explain(self) -> Explanation:
+        missing = [] if self.is_met() else [f"{self._hits - self._fault.hits} of {self._hits} hits"]
+        return Explanation(self._fault.explain(), missing)
 
 
 class UnusedFault(NamedTuple):
@@ -89,15 +105,19 @@ class Fault:
         """The rule, as `Faults.add` takes it. Raises RuleError for what is Python only."""
         return self.state.rule.to_json()
 
-    def wait(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
-        """Until it has acted on so many requests, at most `within` seconds. Raises HitsMissing. Not for the loop of the
-        broker: there it would wait for itself."""
+    def wait(self, hits: int = 1, *, within: float | None = None) -> None:
+        """Until it has acted on so many requests, at most `within` seconds, or the deadline of its brokers, times the
+        factor of the environment. Raises HitsMissing. Not for the loop of the broker: there it would wait for
+        itself."""
+        __tracebackhide__ = True
         self._faults.check_may_block()
+        within_s = self._faults.waits_s(within)
         with self.state.changed:
-            if not self.state.changed.wait_for(lambda: self.state.hits >= hits, within):
-                raise self._missing(hits, within)
+            is_met = self.state.changed.wait_for(lambda: self.state.hits >= hits, within_s)
+        if not is_met:
+            raise self._faults.missing(FaultHits(self, hits), within_s)
 
-    async def wait_async(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+    async def wait_async(self, hits: int = 1, *, within: float | None = None) -> None:
         """`wait` for a coroutine, on whichever loop. Raises HitsMissing."""
         loop = asyncio.get_running_loop()
         met: asyncio.Future[None] = loop.create_future()
@@ -109,13 +129,15 @@ class Fault:
         def hit() -> None:
             loop.call_soon_threadsafe(look)
 
+        within_s = self._faults.waits_s(within)
         self.state.listeners.append(hit)
         look()
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(within_s):
                 await met
         except TimeoutError:
-            raise self._missing(hits, within) from None
+            if self.state.hits < hits:
+                raise self._faults.missing(FaultHits(self, hits), within_s) from None
         finally:
             self.state.listeners.remove(hit)
 
@@ -146,17 +168,15 @@ class Fault:
     def __repr__(self) -> str:
         return f"<Fault {self.explain()}>"
 
-    def _missing(self, hits: int, within: float) -> HitsMissing:
-        return HitsMissing(f"fault {self.id!r} had {self.hits} of {hits} hits after {within} s: {self.explain()}")
-
 
 class Faults:
     """The rules of one broker, or of all brokers of a cluster. Methods may be called from any thread."""
 
-    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher]) -> None:
+    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher], wait_end: WaitEnd = USUAL_END) -> None:
         """`seed` and the id of a rule make the generator of its `probability` and `jitter`. `dispatchers` are those of
-        the brokers, by node id, all on one loop."""
+        the brokers, by node id, all on one loop. `wait_end`: of waits for hits."""
         self.seed = seed
+        self._wait_end = wait_end
         self._rules: dict[str, Fault] = {}
         self._finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
         self._dispatchers = dispatchers
@@ -199,14 +219,39 @@ class Faults:
         `unused`; what they hold goes on."""
         self.run(self._clear if not prefix else lambda: self._clear_own(prefix))
 
+    def drop_waiting(self) -> None:
+        """Requests of clients that rules hold up are never applied, and get no answer: for the end of the world that
+        they came in. Those of brokers go on."""
+        self.run(self._drop_waiting)
+
     def unused(self) -> list[UnusedFault]:
         """Rules that never acted, those that were removed since the last `clear` among them: a test with such a fault
         has tested something else."""
         return self.run(self._unused)
 
+    def failures(self) -> list[str]:
+        """Rules whose own functions, of `when` or `call`, raised something or returned no answer, since the last
+        `clear`: each in a sentence."""
+        return self.run(lambda: [each.explain() for each in self.all_since_clear() if each.state.failure])
+
     def all_since_clear(self) -> list[Fault]:
         """Those that were removed, too. On the brokers' loop."""
         return [*self._finished, *self._rules.values()]
+
+    def kept(self) -> list[FaultState]:
+        """What `restore` takes, of the rules that there are now. On the brokers' loop. Raises RuleError for what is
+        Python only."""
+        for fault in self:
+            fault.to_json()
+        return [fault.state for fault in self]
+
+    def restore(self, kept: Iterable[FaultState]) -> None:
+        """Adds the rules as they were, without what they have done. A rule that one of them names, and that had been
+        removed by then, keeps its hits. On the brokers' loop."""
+        made: dict[FaultState, FaultState] = {}
+        for state in kept:
+            made[state] = state.as_new(made)
+        self._add_states(list(made.values()))
 
     def apply(self) -> None:
         """Brings the rules to all brokers, on their loop: one has started."""
@@ -221,6 +266,19 @@ class Faults:
             return action()
         return asyncio.run_coroutine_threadsafe(_called(action), loop).result()
 
+    def waits_s(self, within: float | None) -> float:
+        """How long a wait lasts; None: as long as the deadline says."""
+        return max(self._wait_end.deadline_s if within is None else within, 0) * deadline_factor()
+
+    def missing(self, condition: FaultHits, within_s: float) -> HitsMissing:
+        """What a wait raises that is over."""
+
+        def explained() -> Explanation:
+            why = condition.explain()
+            return replace(why, hints=(*why.hints, *self._wait_end.hints()))
+
+        return HitsMissing(condition.wanted, within_s, self.run(explained))
+
     def check_may_block(self) -> None:
         """Raises RuntimeError on the brokers' loop."""
         if self._loop is not None and _running_loop() is self._loop:
@@ -234,10 +292,16 @@ class Faults:
     def _add(self, given: list[Mapping[str, Any] | str]) -> list[Fault]:
         named = self._named
         try:
-            states = [FaultState(rule, self.seed, self._hits_of) for rule in self._parsed(given)]
+            rules = self._parsed(given)
         except RuleError:
             self._named = named
             raise
+        known = {fault.id: fault.state for fault in self}
+        for rule in rules:
+            known[rule.id] = FaultState(rule, self.seed, known.__getitem__)
+        return self._add_states([known[rule.id] for rule in rules])
+
+    def _add_states(self, states: list[FaultState]) -> list[Fault]:
         added = [Fault(self, state) for state in states]
         self._rules |= {fault.id: fault for fault in added}
         self.apply()
@@ -250,19 +314,22 @@ class Faults:
             rule = parse_rule(described, new_id=lambda: f"fault-{self._next_number(known)}", known_ids=known)
             if rule.id in known:
                 raise RuleError(f"id: there is a rule {rule.id!r} already")
+            self._check_nodes(rule)
             known.add(rule.id)
             rules.append(rule)
         return rules
+
+    def _check_nodes(self, rule: Rule) -> None:
+        """Raises RuleError for a rule about none of the brokers. Before they are open, none of them is known."""
+        nodes, known = as_list(rule.match.get("node", [])), sorted(self._dispatchers)
+        if nodes and known and not set(nodes).intersection(known):
+            raise RuleError(f"node: there is no broker {', '.join(map(str, nodes))}, only {', '.join(map(str, known))}")
 
     def _next_number(self, known: set[str]) -> int:
         self._named += 1
         while f"fault-{self._named}" in known:
             self._named += 1
         return self._named
-
-    def _hits_of(self, fault_id: str) -> int:
-        fault = self._rules.get(fault_id)
-        return 0 if fault is None else fault.hits
 
     def _remove(self, fault: Fault) -> None:
         if self._rules.get(fault.id) is fault:
@@ -280,6 +347,10 @@ class Faults:
             dispatcher.parts.forget_ordinals()
         for fault in rules:
             fault.release()
+
+    def _drop_waiting(self) -> None:
+        for dispatcher in self._dispatchers.values():
+            dispatcher.parts.drop_waiting()
 
     def _clear_own(self, prefix: str) -> None:
         rules = [fault for fault in self._rules.values() if fault.id.startswith(prefix)]

@@ -44,9 +44,11 @@ class NearMisses:
 class Matcher:
     """The match of a rule, ready for requests of the APIs it is about."""
 
-    def __init__(self, rule: Rule, parts: FaultParts) -> None:
-        """For requests to the broker that has these parts."""
+    def __init__(self, rule: Rule, parts: FaultParts, failed: Callable[[Exception], None]) -> None:
+        """For requests to the broker that has these parts. `failed` gets what the rule's own function raises: such a
+        request does not match."""
         match = rule.match
+        self._failed = failed
         self.near_misses = NearMisses()
         self.looked_at = 0
         self._when: Callable[[FaultCall], object] | None = match.get("when")
@@ -88,12 +90,21 @@ class Matcher:
                 if nearest is not None:
                     self.near_misses.add(*nearest)
                 return None
-        if missed is None and self._when is not None and not self._when(call):
+        if missed is None and not self._holds_when(call):
             missed = "when", False
         if missed is not None:
             self.near_misses.add(*missed)
             return None
         return [unit for unit in units if id(unit) not in taken] if taken else units
+
+    def _holds_when(self, call: FaultCall) -> bool:
+        if self._when is None:
+            return True
+        try:
+            return bool(self._when(call))
+        except Exception as error:
+            self._failed(error)
+            return False
 
     def _tests_of(self, call: FaultCall) -> "tuple[Tests, Tests]":
         key = call.route.api.key, call.version

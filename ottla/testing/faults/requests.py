@@ -7,15 +7,17 @@ say.
       └── served ── the plain handler gets what is left of the request, and an `InnerContext`
             └── its response ── errors put in, bytes changed, delay ── answered
 
-What waits is copied out of the receive buffer first.
+What waits is copied out of the receive buffer first, and belongs to the world that it came in: when that ends, by a
+reset or a restore, it is never applied. Nor does a broker that has ended serve it.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from ottla.broker.server.close_reasons import CloseReason
-from ottla.broker.server.dispatch import Route
+from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import KafkaError
 from ottla.testing.faults.actions import Call, Disconnect, Drop, Error, Hold, ThrottleClient
@@ -53,6 +55,11 @@ class FaultyRequest:
         self._runtime = parts.runtime
         self._connection: Any = call.context.connection
         self._response = FaultyResponse(plain, parts, plan, call)
+        self._timer: Any = None
+        """Of the delay before it."""
+        self._calling: asyncio.Task[None] | None = None
+        """Of the function that decides about it."""
+        self._is_dropped = False
 
     def start(self) -> None:
         action = self._plan.action
@@ -63,17 +70,35 @@ class FaultyRequest:
             self._end_connection(action)
             return
         self._context.park()
-        self._call.keep_records()
-        self._after(self._plan.before_ms, self._begin)
+        self._call.keep_views()
+        self._parts.waiting[self] = None
+        self._timer = self._after(self._plan.before_ms, self._begin)
+
+    def end_wait(self) -> None:
+        """Its world ends. One of a client is never applied, and its connection is the caller's to close; one of a
+        broker is not held up any longer. A function that decides about it is cancelled."""
+        is_of_broker = self._call.peer == "broker"
+        self._is_dropped = not is_of_broker
+        if self._timer is not None and self._timer.cancel() and is_of_broker:
+            self._runtime.soon(self._begin)
+        if self._calling is not None and self._calling.cancel() and is_of_broker:
+            self._context.close_connection("a fault that decides about it has ended")
+
+    def _goes_on(self) -> bool:
+        """It has waited long enough; says whether it is to be served."""
+        self._parts.waiting.pop(self, None)
+        return not self._is_dropped
 
     def _begin(self) -> None:
         """What was received is looked at, with all delays that come before."""
         action = self._plan.action
+        if not isinstance(action, Hold | Call) and not self._goes_on():
+            return
         match action:
             case Hold():
                 state = self._plan.terminal
                 assert state is not None, "a rule holds it"
-                state.held.append(lambda: self._runtime.soon(self._serve))
+                state.held.append(lambda: self._runtime.soon(self._serve_held))
             case Drop(what="request"):
                 self._context.complete(None, NO_FRAME)
             case Disconnect(when="before"):
@@ -81,7 +106,7 @@ class FaultyRequest:
             case Error(after=False) if self._plan.top is not None:
                 self._refuse()
             case Call():
-                self._runtime.spawn(self._call_function(action), f"fault {self._call.api}")
+                self._calling = self._runtime.spawn(self._call_function(action), f"fault {self._call.api}")
             case _:
                 self._serve()
 
@@ -93,6 +118,10 @@ class FaultyRequest:
             return
         self._plain.errors[int(self._plan.top.code)] += 1
         self._answer(refused(self._plain.api, self._plain.version, self._call.body, self._plan.top), None)
+
+    def _serve_held(self) -> None:
+        if self._goes_on():
+            self._serve()
 
     def _serve(self) -> None:
         """By the plain route, as far as it is to be applied."""
@@ -141,27 +170,41 @@ class FaultyRequest:
         self._connection.close(CloseReason.REQUEST_FAILED, "a fault cuts its response")
 
     async def _call_function(self, action: Call) -> None:
-        proceeded = False
-
         async def proceed() -> Any:
-            nonlocal proceeded
-            proceeded = True
+            if self._is_dropped:
+                # The function goes on though it was cancelled.
+                raise asyncio.CancelledError
             return await served_by(self._plain, self._runtime, self._context, self._call.body)
 
         try:
-            response = await action.function(self._call, proceed)
+            response = self._checked(await action.function(self._call, proceed))
         except KafkaError as error:
             response = self._plain.error_response(error)
             if response is None:
                 self._context.close_connection(f"{self._call.api} failed: {error}")
                 return
         except Exception as error:
+            assert self._plan.terminal is not None, "a rule has the function"
+            self._plan.terminal.fail(error)
             self._context.fail(error)
             raise
+        finally:
+            self._parts.waiting.pop(self, None)
         if response is None or self._call.has_no_response:
             self._context.complete(None, NO_FRAME)
         else:
             self._answer(response, None)
+
+    def _checked(self, response: Any) -> Any:
+        """What a function has returned. Raises TypeError where that is no answer to the request, and what the encoder
+        raises for fields that it cannot write."""
+        if response is None or isinstance(response, PreparedFrame):
+            return response
+        expected = self._plain.api.response_class()
+        if not isinstance(response, expected):
+            raise TypeError(f"it returned {response!r:.100}, expected a {expected.__name__} or None")
+        self._plain.build_frame(response, self._context.correlation_id)
+        return response
 
     def _in_turn(self, action: Callable[[], None]) -> None:
         """When all requests before it have been answered."""
@@ -171,11 +214,12 @@ class FaultyRequest:
         else:
             self._runtime.schedule(LOOK_AGAIN_MS, partial(self._in_turn, action))
 
-    def _after(self, wait_ms: int, action: Callable[[], None]) -> None:
+    def _after(self, wait_ms: int, action: Callable[[], None]) -> Any:
+        """Gives the timer, where the action waits for one."""
         if wait_ms:
-            self._runtime.schedule(wait_ms, action)
-        else:
-            action()
+            return self._runtime.schedule(wait_ms, action)
+        action()
+        return None
 
     def _end_connection(self, action: Disconnect) -> None:
         if action.reset:

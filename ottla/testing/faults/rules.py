@@ -50,6 +50,7 @@ MATCH_FIELDS: Final = (
 PEERS: Final = ("client", "broker")
 NTH_OF: Final = ("connection", "client", "partition")
 UNLIMITED: Final = "unlimited"
+_LOWEST: Final = {"partition": 0, "node": 0, "connection": 1}
 _INT_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # Of the whole request: what a rule calls it, and the fields of requests that have it.
 _TOP_FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -189,6 +190,8 @@ def _checked_field(name: str, value: Any, known_ids: set[str]) -> Any:
         parse_patterns(name, value)
     elif name in NUMBER_FIELDS or name in REQUEST_NUMBERS:
         parse_numbers(name, value)
+        if name in _LOWEST and min(as_list(value)) < _LOWEST[name]:
+            raise RuleError(f"{name}: {value!r}, expected {_LOWEST[name]} or more")
     elif name == "version":
         parse_versions(value)
     elif name == "nth":

@@ -3,9 +3,11 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from traceback import extract_tb
 from typing import Any, Final
 
 from ottla.testing.faults.calls import FaultCall, FaultParts
@@ -41,15 +43,14 @@ class Hit:
 
 
 class FaultState:
-    def __init__(self, rule: Rule, seed: int, hits_of: Callable[[str], int]) -> None:
-        """`hits_of` gives the hits of another rule, by its id."""
+    def __init__(self, rule: Rule, seed: int, state_of: "Callable[[str], FaultState]") -> None:
+        """`state_of` gives the other rules that it names, by their ids: they stay its own though they are removed."""
         self.rule = rule
         self.do = rule.do
         self.changed = threading.Condition()
         self.listeners: list[Callable[[], None]] = []
         self.held: deque[Callable[[], None]] = deque()
         self._seed = seed
-        self._hits_of = hits_of
         self._nth = parse_nth(rule.match["nth"]) if "nth" in rule.match else None
         self._nth_of: str | None = rule.match.get("nth_of")
         self._probability: float | None = rule.match.get("probability")
@@ -58,6 +59,7 @@ class FaultState:
             for name in ("after", "until")
             if name in rule.match
         ]
+        self._named = {given: state_of(given) for _, given, moment in self._bounds if moment.kind is Moment.RULE}
         self._matchers: dict[FaultParts, Matcher] = {}
         # Of its errors, by API, version, and whether the request can only fail as a whole; None for the whole request.
         self.places: dict[tuple[int, int, bool], Place | None] = {}
@@ -68,10 +70,17 @@ class FaultState:
         self.hits = 0
         self.hit_log: deque[Hit] = deque(maxlen=HITS_KEPT)
         self.random = Random(f"{self._seed}/{self.rule.id}")
+        self.failure = ""
+        """What its own function did first that it may not, as the end of a sentence."""
         self._counted: dict[Any, int] = {}
         self._matchers.clear()
         for parts in self._began_ms:
             self._began_ms[parts] = parts.runtime.broker_clock.now_ms()
+
+    def as_new(self, made: "Mapping[FaultState, FaultState]") -> "FaultState":
+        """The rule without what it has done. It names those of `made`, where the ones that it names now have such; the
+        others had been removed."""
+        return FaultState(self.rule, self._seed, lambda name: made.get(self._named[name], self._named[name]))
 
     @property
     def is_exhausted(self) -> bool:
@@ -85,7 +94,7 @@ class FaultState:
         """The units that it acts on, which counts as a hit; None: it lets the request pass."""
         matcher = self._matchers.get(parts)
         if matcher is None:
-            matcher = self._matchers[parts] = Matcher(self.rule, parts)
+            matcher = self._matchers[parts] = Matcher(self.rule, parts, self.fail)
         units = matcher.match(call, taken)
         if units is None or (taken and not units):
             return None
@@ -109,6 +118,13 @@ class FaultState:
             released += 1
         return released
 
+    def fail(self, error: Exception) -> None:
+        """Its own function, of `when` or `call`, has raised it."""
+        if not self.failure:
+            where = extract_tb(error.__traceback__)
+            place = f" ({Path(where[-1].filename).name}:{where[-1].lineno})" if where else ""
+            self.failure = f"its function raised {type(error).__name__}: {error}{place}"
+
     def near_misses(self) -> dict[str, int]:
         total: dict[str, int] = {}
         for matcher in self._matchers.values():
@@ -120,7 +136,10 @@ class FaultState:
         """In a sentence what it has done, or why it has done nothing."""
         described = f"{self.rule.id!r} ({_shown(self.rule)})"
         if self.hits:
-            return f"{described} had {self.hits} hit{'s' * (self.hits != 1)}"
+            failed = f"; {self.failure}" if self.failure else ""
+            return f"{described} had {self.hits} hit{'s' * (self.hits != 1)}{failed}"
+        if self.failure:
+            return f"{described} never hit: {self.failure}"
         looked_at = sum(matcher.looked_at for matcher in self._matchers.values())
         if not looked_at:
             apis = ", ".join(api.name for api in self.rule.apis[:4]) + (", …" if len(self.rule.apis) > 4 else "")
@@ -148,7 +167,7 @@ class FaultState:
         clock = parts.runtime.broker_clock
         for name, given, moment in self._bounds:
             if moment.kind is Moment.RULE:
-                has_come = self._hits_of(given) > 0
+                has_come = self._named[given].hits > 0
             elif moment.kind is Moment.DURATION:
                 has_come = clock.now_ms() - self._began_ms[parts] >= moment.ms
             else:

@@ -11,13 +11,11 @@ from typing import Any, Final
 import pytest
 
 from ottla.testing.audit.findings import AuditFinding, FindingKind
-from ottla.testing.faults.faults import HitsMissing
 from ottla.testing.waits import DeadlineExceeded
 
 LOST: Final = frozenset({FindingKind.B1, FindingKind.B6, FindingKind.P2, FindingKind.P5, FindingKind.P8})
 DUPLICATED: Final = frozenset({FindingKind.B2, FindingKind.P1, FindingKind.P4})
 ASSERTIONS: Final = (AssertionError, pytest.fail.Exception)
-LATE: Final = (DeadlineExceeded, HitsMissing)
 
 
 class MatrixOutcome(StrEnum):
@@ -62,7 +60,7 @@ def judge(
 ) -> MatrixOutcome:
     """`usual`: what the audit found without the fault."""
     kinds = Counter(each.kind for each in findings) - usual
-    if isinstance(error, (RunHung, *LATE)):
+    if isinstance(error, RunHung | DeadlineExceeded):
         return MatrixOutcome.HUNG
     if kinds.keys() & LOST:
         return MatrixOutcome.LOST

@@ -78,7 +78,7 @@ class RemoteControl:
                 if left_s > WAIT_S_MAX:
                     continue
                 lasted_s = max(late.within_s, whole_s)
-                raise DeadlineExceeded(late.wanted, lasted_s, _explanation(late)) from None
+                raise DeadlineExceeded(late.wanted, lasted_s, explanation_of(late)) from None
             return
 
     def check_node(self, node_id: int) -> None:
@@ -91,7 +91,8 @@ class RemoteControl:
         return NotServedHere(f"{what}: not of brokers in another process, which are asked over HTTP (docs/control.md)")
 
 
-def _explanation(late: DeadlineExceeded) -> Explanation:
+def explanation_of(late: DeadlineExceeded) -> Explanation:
+    """Of the brokers, why it is late."""
     return Explanation(late.state, late.missing, late.hints)
 
 

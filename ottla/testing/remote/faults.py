@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 
 from ottla.testing.control.client import part
 from ottla.testing.control.documents import FaultDocument, FaultList
-from ottla.testing.faults.faults import WITHIN_S, Fault, Faults, HitsMissing, UnusedFault
+from ottla.testing.faults.faults import Fault, Faults, HitsMissing, UnusedFault
 from ottla.testing.faults.rule_text import parse_line
 from ottla.testing.faults.rule_values import Moment, parse_moment
 from ottla.testing.faults.rules import Rule, parse_rule
 from ottla.testing.faults.state import Hit
-from ottla.testing.remote.asking import RemoteControl, RemoteRefusal
+from ottla.testing.remote.asking import RemoteControl, RemoteRefusal, explanation_of
 from ottla.testing.waits import DeadlineExceeded
 
 T = TypeVar("T")
@@ -70,14 +70,14 @@ class RemoteFault(Fault):
         assert rule is not None, "no rule of a function comes over HTTP"
         return {**rule, "id": self._id}
 
-    def wait(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+    def wait(self, hits: int = 1, *, within: float | None = None) -> None:
         __tracebackhide__ = True
         try:
             self._control.wait("fault-hits", within, fault=self._last.id, hits=hits)
         except DeadlineExceeded as late:
-            raise HitsMissing(str(late)) from None
+            raise HitsMissing(late.wanted, late.within_s, explanation_of(late)) from None
 
-    async def wait_async(self, hits: int = 1, *, within: float = WITHIN_S) -> None:
+    async def wait_async(self, hits: int = 1, *, within: float | None = None) -> None:
         await asyncio.to_thread(self.wait, hits, within=within)
 
     def release(self, count: int | None = None) -> int:
@@ -145,6 +145,9 @@ class RemoteFaults(Faults):
             if fault.id.startswith(prefix):
                 fault.remove()
 
+    def drop_waiting(self) -> None:
+        raise self._control.not_served("the end of what waits without a reset")
+
     def unused(self) -> list[UnusedFault]:
         """Of the rules that there are now."""
         found: list[UnusedFault] = []
@@ -153,6 +156,10 @@ class RemoteFaults(Faults):
                 is_exempt = fault.rule.optional or "probability" in fault.rule.match
                 found.append(UnusedFault(fault, not is_exempt, fault.explain()))
         return found
+
+    def failures(self) -> list[str]:
+        """None: no code goes to another process."""
+        return []
 
     def all_since_clear(self) -> list[Fault]:
         raise self._control.not_served("rules that were removed")

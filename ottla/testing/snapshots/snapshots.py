@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.assembly import Parts
 from ottla.broker.runtime import next_step
@@ -40,6 +40,9 @@ from ottla.testing.views import ConnectionView
 from ottla.testing.waits import DeadlineExceeded, Waits
 from ottla.testing.worlds import WorldKeeper, all_informed
 from ottla.testing.writing import WITHIN_S
+
+if TYPE_CHECKING:
+    from ottla.testing.faults.state import FaultState
 
 MEMBERS = ("leave", "keep")
 ELECTIONS_S = 5.0
@@ -85,7 +88,7 @@ class _Snapshot:
     """Those that a log or a transactional id knows."""
     world: int
     """The one that it was taken in, or last restored to, by how often the floor of producers had risen."""
-    rules: list[dict[str, Any]]
+    rules: "list[FaultState]"
     clock: KeptClock | None
 
 
@@ -203,7 +206,7 @@ class Snapshots:
             parts.transaction_loader.start()
             self._world.forget_requests(parts)
         if snapshot.rules:
-            self._hosted.fault_host.faults.add_all(snapshot.rules)
+            self._hosted.fault_host.faults.restore(snapshot.rules)
         return RestoreReport(name, len(changed), tuple(leaks), (perf_counter() - began) * 1000)
 
     # Taking.
@@ -251,9 +254,9 @@ class Snapshots:
                 copy.is_now(node_id, follower.log)
         return copy
 
-    def _rules(self) -> list[dict[str, Any]]:
+    def _rules(self) -> "list[FaultState]":
         faults = self._hosted.fault_host.faults_if_used
-        return [] if faults is None else [fault.to_json() for fault in faults]
+        return [] if faults is None else faults.kept()
 
     # Restoring.
 
