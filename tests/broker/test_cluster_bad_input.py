@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ottla.cluster.image import BrokerInfo
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.asking import Client
 from tests.broker.test_listeners import create_topic
 from tests.broker.test_listeners import running as running_with_two_listeners
@@ -164,6 +165,33 @@ def test_etcd_that_lost_its_data_deletes_no_data_of_brokers(tmp_path: Path) -> N
         assert "the metadata store is empty, but this broker has data of cluster" in done.stderr.splitlines()[-1]
         assert (other.data_dir / "kept-0" / f"{0:020}.log").stat().st_size > 0
         assert read(cluster, "kept", 3) == ["a", "b", "c"]
+
+
+async def given_producer_id(broker: ServedBroker) -> int:
+    host, port = broker.listen.split(":")
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    answer = await client.ask(InitProducerIdRequest(transactional_id=None), 4)
+    await client.close()
+    assert answer.error_code == 0
+    return int(answer.producer_id)
+
+
+def test_etcd_that_was_put_back_gives_no_producer_id_again(tmp_path: Path) -> None:
+    """§13.3.4"""
+    given: list[int] = []
+    cluster = ClusterProcesses(tmp_path, SETTINGS, brokers=2)
+    assert cluster.etcd is not None
+    for life in range(3):
+        with cluster:
+            given += [asyncio.run(given_producer_id(broker)) for broker in cluster.brokers.values()]
+        if life == 0:
+            shutil.copytree(tmp_path / "etcd", tmp_path / "copy")
+        elif life == 1:
+            shutil.rmtree(tmp_path / "etcd")
+            shutil.copytree(tmp_path / "copy", tmp_path / "etcd")
+
+    assert len(set(given)) == len(given) == 6
+    assert any("has been raised" in broker.stderr for broker in cluster.brokers.values())
 
 
 def follower_fetch(replica_id: int, offset: int) -> FetchRequest:
