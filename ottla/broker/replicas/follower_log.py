@@ -35,8 +35,7 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
                 case AppendRecords():
                     append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
                 case Truncate():
-                    effect.partition.log.truncate_to(effect.offset)
-                    effect.partition.log_truncated()
+                    truncate(effect.partition, effect.offset)
                 case RestartLog():
                     restart(effect.partition, effect.offset)
         except (CorruptMessage, KafkaStorageError, OSError) as refused:
