@@ -48,7 +48,7 @@ _CONTROLS = {
 
 
 def cause_of(error: Exception) -> dict[str, Any]:
-    """The field of an event that says why something failed: a sentence, or the traceback of what nobody foresaw."""
+    """The field of an event that says why something failed: a sentence, or the traceback of what no code foresaw."""
     return {"why": str(error)} if isinstance(error, KafkaError) else {"exc_info": error}
 
 

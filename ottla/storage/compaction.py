@@ -21,7 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ottla.protocol.errors import KafkaError, KafkaStorageError
+from ottla.protocol.errors import CorruptMessage, KafkaError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
@@ -140,8 +140,8 @@ def plan_compaction(
     try:
         cleanable = _segments_to_clean(log, now_wall_ms, upper_bound, note_dirty_ratio)
         return None if cleanable is None else _plan_of(log, cleanable, now_wall_ms)
-    except (OSError, InvalidBatchError, KafkaError) as error:
-        raise _compaction_failed(log.directory, error) from error
+    except (OSError, InvalidBatchError, CorruptMessage) as error:
+        raise storage_error("compact", log.directory, error) from error
 
 
 def _segments_to_clean(
@@ -203,14 +203,6 @@ def _close(sources: Iterable[SourceSegment]) -> None:
         source.file.close()
 
 
-def _compaction_failed(directory: Path, error: Exception) -> KafkaStorageError:
-    if isinstance(error, KafkaStorageError):
-        return error
-    if isinstance(error, OSError):
-        return storage_error("compact", directory, error)
-    return KafkaStorageError(f"could not compact {directory}: {error}")
-
-
 def _cleanable_segments(log: Log, now_wall_ms: int, upper_bound: int) -> list[Segment]:
     chosen: list[Segment] = []
     for n, segment in enumerate(log.segments.up_to_active()):
@@ -255,7 +247,7 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
         write_ranges(plan.files, plan.directory, ranges, sizes)
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
-        raise _compaction_failed(plan.directory, error) from error
+        raise storage_error("compact", plan.directory, error) from error
     finally:
         _close(plan.sources)
     return CompactionResult(plan, tuple(groups), clean_until)
