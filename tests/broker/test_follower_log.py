@@ -210,3 +210,27 @@ def test_truncation_of_committed_records_is_said_loudly(policy: str, high_waterm
     assert append(target, sent(records=2)) is None
 
     assert level_of_truncation(Truncated(target, 3, high_watermark)) == level
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_bug_in_one_log_keeps_no_other_effect_back(monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+    """Of one response; also if it is the report that fails."""
+    broken, sound = follower(records=3), follower(records=3)
+    reported: list[tuple[Partition, Exception | None]] = []
+    bug = AssertionError("a bug")
+
+    def fail(*_: Any) -> None:
+        raise bug
+
+    def report(effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:
+        if is_late and effect.partition is broken and error is None:
+            fail()
+        reported.append((effect.partition, error))
+        return []
+
+    if not is_late:
+        monkeypatch.setattr(broken.log, "truncate_to", fail)
+    perform([Truncate(each, 1, 3, 0) for each in (broken, sound)], report, now_ms=0, wall_ms=NOW)
+
+    assert reported == [(broken, bug), (sound, None)]
+    assert sound.log.log_end_offset == 1

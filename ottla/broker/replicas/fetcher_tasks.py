@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, Protocol
 
 from ottla.broker.config.server_cluster import ReplicationOptions
+from ottla.broker.logging import cause_of
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.follower_log import Report, perform
 from ottla.broker.runtime import Runtime
@@ -151,24 +152,26 @@ class FetcherTasks:
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
         now_ms, wall_ms = self._runtime.clock.now_ms(), self._runtime.broker_clock.wall_ms()
-        truncated: list[Partition] = []
-        for fact in perform(effects, report, now_ms=now_ms, wall_ms=wall_ms):
-            if isinstance(fact, Fetched):
-                self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
-                continue
-            if isinstance(fact, Failed) and not self._is_here(fact.partition):
-                # Its log was deleted while a response was on its way to it.
-                continue
-            self._log(fact)
-            if isinstance(fact, Truncated | Restarted):
-                truncated.append(fact.partition)
-            elif isinstance(fact, Failed):
-                self._replicas.failed.write_failed(fact.partition)
-                self._try_later(fact.partition)
+        facts = perform(effects, report, now_ms=now_ms, wall_ms=wall_ms)
+        truncated = [fact.partition for fact in facts if isinstance(fact, Truncated | Restarted)]
+        for fact in facts:
+            # Each partition is on its own.
+            self._runtime.guard(self._note, fact)
         if truncated:
             # At once, for a replica may begin to lead before it would fetch again.
             self._recovery_points_fell(None)
         return truncated
+
+    def _note(self, fact: Fact) -> None:
+        if isinstance(fact, Fetched):
+            self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
+        elif not isinstance(fact, Failed):
+            self._log(fact)
+        elif self._is_here(fact.partition):
+            # Otherwise its log was deleted while a response was on its way to it.
+            self._try_later(fact.partition)
+            self._log(fact)
+            self._replicas.failed.write_failed(fact.partition)
 
     def _is_here(self, partition: Partition) -> bool:
         return self._replicas.find(partition.topic, partition.index) is partition
@@ -210,7 +213,7 @@ class FetcherTasks:
             case Fenced():
                 log.info("fetch fenced, the leader is in a later epoch", **where)
             case Failed():
-                log.error("replica failed, fetching stopped", **where, why=fact.why)
+                log.error("replica failed, fetching stopped", **where, **cause_of(fact.error))
             case Fetched():
                 pass
 
