@@ -109,8 +109,7 @@ class Segment:
         """An empty segment, with its files. What a crash left under their names is overwritten."""
         segment = cls(files, directory, base_offset, suffix=suffix)
         segment.file.truncate(0)
-        segment._offset_index, segment._time_index = OffsetIndex(), TimeIndex()
-        segment._aborted = []
+        segment._offset_index, segment._time_index, segment._aborted = OffsetIndex(), TimeIndex(), []
         segment.write_indexes()
         return segment
 
@@ -272,12 +271,13 @@ class Segment:
     def sync_indexes(self) -> None:
         """As last written."""
         for path in self.index_paths():
-            sync_file(self._files, path)
+            if self._files.exists(path):
+                sync_file(self._files, path)
 
     def index_paths(self) -> list[Path]:
-        """Of those files that are there once the indexes were written."""
-        suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]
-        return [self.path(suffix) for suffix in suffixes + [TRANSACTION_INDEX_SUFFIX] * bool(self.aborted)]
+        """Of those files that may be there once the indexes were written. Reads nothing."""
+        suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX] + [TRANSACTION_INDEX_SUFFIX] * (self._aborted != [])
+        return [self.path(suffix) for suffix in suffixes]
 
     # Aborted transactions whose marker is here
 

@@ -96,3 +96,28 @@ def test_bug_in_what_follows_keeps_no_other_from_its_part(story: Story, monkeypa
         assert not story.errors("unhandled error in a fetcher")
 
     story.cluster.run(act())
+
+
+@pytest.mark.parametrize("step", ["begin_flush", "finish_flush", "begin_restore"])
+def test_truncated_log_that_cannot_be_synced_ends_no_fetcher(
+    story: Story, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def act() -> None:
+        await story.begin()
+
+        def broken(*_: Any) -> Any:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(story.log("bad"), step, broken)
+        (task,) = story.follower.broker.replicas._fetching._tasks.values()
+        task.truncated.append(story.follower.broker.replicas.partition("bad", story.index))
+        await story.produce()
+        await asyncio.sleep(10)
+        monkeypatch.undo()
+
+        for topic in ("bad", "good"):
+            await story.copied(topic, 1, within_ms=RETRY_MS)
+        await story.produce()
+        await story.copied("good", 2, within_ms=400)
+
+    story.cluster.run(act())

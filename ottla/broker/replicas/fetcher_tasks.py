@@ -8,6 +8,7 @@ with the power, under the epochs of the new one, or be taken for it by a recover
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal, Protocol
 
@@ -15,7 +16,7 @@ from ottla.broker.config.server_cluster import ReplicationOptions
 from ottla.broker.logging import cause_of
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.follower_log import Report, perform
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
@@ -27,7 +28,7 @@ from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, 
 from ottla.replication.partition import Partition
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.client import LoginCredentials
-from ottla.storage.durability import FlushWork
+from ottla.storage.durability import FlushWork, run_all
 from ottla.storage.log_producers import ProducersRestore
 
 # Between two attempts to write what the disk would not take.
@@ -265,27 +266,39 @@ class FetcherTask:
     async def _run(self) -> None:
         while True:
             self._is_woken.clear()
-            if self.truncated:
-                await self._make_durable()
-            if self._fetcher.is_syncing:
-                await self._syncs_done()
-            now_ms = self._runtime.clock.now_ms()
-            pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
-            if pending is None:
-                await self._sleep(self._fetcher.wake_ms(now_ms))
-                continue
             try:
-                await self._send(pending)
-            except PeerError as error:
-                self._request_failed(pending, str(error))
+                await self._fetch()
             except Exception as error:
                 # Otherwise the partitions of this leader would never be fetched again.
-                self._runtime.log.replication.error(
-                    "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
-                )
-                self._request_failed(pending, "the response could not be read")
-            # A task is an event of its own.
-            self._runtime.end_event()
+                self._log_unforeseen(error)
+                self._runtime.end_event()
+                await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
+
+    async def _fetch(self) -> None:
+        """What comes next: one request, or a sleep."""
+        if self.truncated:
+            await self._make_durable()
+        if self._fetcher.is_syncing:
+            await self._syncs_done()
+        now_ms = self._runtime.clock.now_ms()
+        pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
+        if pending is None:
+            await self._sleep(self._fetcher.wake_ms(now_ms))
+            return
+        try:
+            await self._send(pending)
+        except PeerError as error:
+            self._request_failed(pending, str(error))
+        except Exception as error:
+            self._log_unforeseen(error)
+            self._request_failed(pending, "the response could not be read")
+        # A task is an event of its own.
+        self._runtime.end_event()
+
+    def _log_unforeseen(self, error: Exception) -> None:
+        self._runtime.log.replication.error(
+            "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
+        )
 
     async def _send(self, pending: FetcherRequest) -> None:
         if self._peer is None:
@@ -347,20 +360,16 @@ class FetcherTask:
         for partition in truncated:
             try:
                 works.append((partition, partition.log.begin_flush()))
+            except Exception as error:
+                self._sync_failed(partition, error)
+            # A log that cannot be read here reads by itself when its producers are asked for.
+            with suppress(KafkaStorageError):
                 restore = partition.log.begin_restore()
                 if restore is not None:
                     restores.append((partition, restore))
-            except KafkaStorageError as error:
-                self._sync_failed(partition, error)
-
-        def run() -> None:
-            for _, work in works:
-                work.run()
-            for _, restore in restores:
-                restore.run()
-
         finished = asyncio.get_running_loop().create_future()
-        self._runtime.offload(run, lambda: self._synced(works, restores, finished))
+        work = partial(run_all, [*(flush for _, flush in works), *(restore for _, restore in restores)])
+        self._runtime.offload(work, lambda: self._synced(works, restores, finished))
         await finished
 
     def _synced(
@@ -372,22 +381,17 @@ class FetcherTask:
         for partition, work in works:
             try:
                 partition.log.finish_flush(work)
-            except KafkaStorageError as error:
+            except Exception as error:
                 self._sync_failed(partition, error)
         for partition, restore in restores:
             partition.log.finish_restore(restore)
+        self._recovery_points_fell(partial(complete, finished, None))
 
-        def finish() -> None:
-            if not finished.done():
-                finished.set_result(None)
-
-        self._recovery_points_fell(finish)
-
-    def _sync_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+    def _sync_failed(self, partition: Partition, error: Exception) -> None:
         # A log that was deleted since need not be synced.
         if self._replicas.find(partition.topic, partition.index) is partition:
             self._runtime.log.replication.error(
-                "sync failed", topic=partition.topic, partition=partition.index, why=str(error)
+                "sync failed", topic=partition.topic, partition=partition.index, **cause_of(error)
             )
             if partition.log.failure is None:
                 # For want of descriptors: nothing is lost by trying again.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
+from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_cleaner import Cleaner
@@ -117,14 +118,14 @@ class LogManager:
             for partition in self._replicas:
                 try:
                     action(partition)
-                except KafkaError as error:
+                except Exception as error:
                     self._log_failure(partition, error)
 
         return run
 
-    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+    def _log_failure(self, partition: Partition, error: Exception) -> None:
         self._runtime.log.storage.error(
-            "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
+            "maintenance of a log failed", topic=partition.topic, partition=partition.index, **cause_of(error)
         )
 
     @property
