@@ -1,7 +1,7 @@
 """Compaction of logs with the policy `compact`: one log at a time, the heavy part in a thread.
 
-A round looks at every log once. When a whole round has found nothing to do, the cleaner rests for
-`log.cleaner.backoff.ms`. Whatever goes wrong with one log ends its pass and not the round.
+A round looks at every log once, at a few in each step of the loop. When a whole round has found nothing to do, the
+cleaner rests for `log.cleaner.backoff.ms`. Whatever goes wrong with one log ends its pass and not the round.
 """
 
 import time
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
+from ottla.broker.upkeep.log_rounds import LOGS_AT_ONCE, STEP_MS
 from ottla.replication.partition import Partition
 from ottla.storage.compaction import CompactionPlan, CompactionResult
 from ottla.storage.segment_swap import SegmentSwap
@@ -87,7 +88,12 @@ class Cleaner:
         self._next()
 
     def _next(self) -> None:
+        deadline_ms, looked_at = self._runtime.clock.now_ms() + STEP_MS, 0
         while self._round:
+            if looked_at == LOGS_AT_ONCE or self._runtime.clock.now_ms() >= deadline_ms:
+                self._runtime.soon(self._next)
+                return
+            looked_at += 1
             partition = self._round.pop()
             try:
                 plan = self._plan(partition)
