@@ -233,6 +233,7 @@ class ReplicaManager:
             self.traffic.pop(topic, None)
         self._stop_fetching(partition)
         self._stop_leading(partition)
+        self.shared_reads.forget(partition.log)
         self._disk_sync.forget(partition)
         self._name_sync.forget(partition)
         self._snapshot_writes.forget(partition)
