@@ -45,6 +45,7 @@ COMPACTED_KEYS = 50_000
 COUNT = 1_000
 PRODUCERS = 500_000
 ASKED_PARTITIONS = 100_000
+MAINTAINED_PARTITIONS = 2_000
 # A record of the log would import structlog, which `ottla serve` does in a thread.
 QUIET = LazyLog(level="error")
 SEGMENT_BYTES = LogConfig().segment_bytes - (1 << 20)
@@ -274,6 +275,27 @@ def _following() -> Steps:
     return steps
 
 
+def _upkeep() -> Steps:
+    """Retention, compaction and expiry of producers look at all logs, and find nothing to do."""
+    interval_ms = 500
+
+    async def story(broker: Broker, steps: Steps) -> None:
+        await create_topics(broker, ["t"], {"cleanup.policy": "compact,delete"}, partitions=MAINTAINED_PARTITIONS)
+        await _until(lambda: len(list(broker.replicas)) == MAINTAINED_PARTITIONS)
+        for partition in broker.replicas:
+            _fill(partition.log, 1 << 10)
+        with steps.of_loop():
+            await asyncio.sleep(4 * interval_ms / 1000)
+
+    settings = {
+        "log.retention.check.interval.ms": str(interval_ms),
+        "producer.id.expiration.check.interval.ms": str(interval_ms),
+        "log.cleaner.backoff.ms": str(interval_ms),
+        "replica.lag.time.max.ms": str(2 * interval_ms),
+    }
+    return in_broker(story, settings)
+
+
 # Stories of groups.
 
 
@@ -310,6 +332,7 @@ STORIES: dict[str, Callable[[], Steps]] = {
     f"a log with {PRODUCERS:,} producers rolls and is deleted": _roll_with_producers,
     f"{PRODUCERS:,} producers expire": _producer_expiry,
     "a follower copies 64 MiB": _following,
+    f"{MAINTAINED_PARTITIONS:,} partitions are looked at by retention, compaction and expiry": _upkeep,
     f"{COUNT:,} partitions are deleted": _deletion,
     f"{COUNT:,} topics are created by one CreateTopics request": _creation,
     f"{COUNT:,} topics are created by one Metadata request": _auto_creation,
@@ -356,12 +379,14 @@ async def call(broker: Broker, ask: Callable[[RawClient], None]) -> None:
     await asyncio.to_thread(work)
 
 
-async def create_topics(broker: Broker, names: list[str], configs: dict[str, str], replicas: int = 1) -> None:
+async def create_topics(
+    broker: Broker, names: list[str], configs: dict[str, str], replicas: int = 1, partitions: int = 1
+) -> None:
     def ask(client: RawClient) -> None:
         topics = [
             CreatableTopic(
                 name=name,
-                num_partitions=1,
+                num_partitions=partitions,
                 replication_factor=replicas,
                 configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
             )

@@ -15,6 +15,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, TextIO, cast
 
+from ottla.protocol.errors import KafkaError
+
 # Of one event. Further ones are left out, and counted in the first line of a later second.
 LINES_PER_SECOND = 20
 HELD_LINES_MAX = 200
@@ -43,6 +45,11 @@ _CONTROLS = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
 }
+
+
+def cause_of(error: Exception) -> dict[str, Any]:
+    """The field of an event that says why something failed: a sentence, or the traceback of what no code foresaw."""
+    return {"why": str(error)} if isinstance(error, KafkaError) else {"exc_info": error}
 
 
 class LazyLog:

@@ -89,7 +89,7 @@ class Failed(NamedTuple):
     """The disk refuses. Nothing is fetched until the partition is added again."""
 
     partition: Partition
-    why: str
+    error: Exception
 
 
 Fact: TypeAlias = Fetched | Truncated | Restarted | BackedOff | Fenced | Failed

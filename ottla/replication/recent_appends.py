@@ -128,6 +128,12 @@ class RecentAppends:
             self.held_bytes -= kept.pop(base_offset).held_bytes
         del self._tails[log]
 
+    def forget(self, log: Log) -> None:
+        """Its records are read from the log, or it is deleted."""
+        tail = self._tails.pop(log, None)
+        if tail is not None:
+            self._let_go(tail)
+
     def _let_go(self, tail: _Tail) -> None:
         self.held_bytes -= sum(kept.held_bytes for kept in tail.kept.values())
 

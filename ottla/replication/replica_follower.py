@@ -317,7 +317,7 @@ class ReplicaFollower:
 
     def _fail(self, error: Exception) -> Failed:
         self._transition_to(FollowerState.FAILED)
-        return Failed(self.partition, str(error))
+        return Failed(self.partition, error)
 
     def _transition_to(self, state: FollowerState) -> None:
         assert self.state in VALID_PREVIOUS[state], f"{self.state.name} does not become {state.name}"

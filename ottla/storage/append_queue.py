@@ -9,6 +9,7 @@ from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, assign_offset_and_epoch
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import marker_of
+from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
 from ottla.storage.files import Buffer, File, storage_error
@@ -162,10 +163,10 @@ class AppendQueue:
                 self._enqueue(view, header, header.base_offset, now_wall_ms)
                 if header.partition_leader_epoch > self._epochs.latest_epoch:
                     self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        except KafkaStorageError:
-            if not had_queue:
-                # All that was lost is this caller's, who learns of it now: no one else waits for `write_pending`.
-                self._lost = None
+        except Exception as error:
+            self._lose_queue()
+            # Without an older queue all that was lost is this caller's, who learns of it now.
+            self._lost = _as_lost(error) if had_queue else None
             raise
         return len(batches)
 
@@ -201,7 +202,10 @@ class AppendQueue:
             self._roll_with_queue(local.next_offset)
             segment = local.active
         if not self.batches:
-            self._mark = segment.mark()
+            try:
+                self._mark = segment.mark()
+            except (OSError, InvalidBatchError) as error:
+                raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
             self._epochs_before = self._epochs.entries
             self._producers.seen_ms = now_wall_ms
             if self._durability.flushed_offset == local.log_end_offset:
@@ -218,10 +222,15 @@ class AppendQueue:
         local.next_offset = last_offset + 1
 
     def _end_transaction(self, records: memoryview, header: BatchHeader, base_offset: int, now_wall_ms: int) -> None:
-        producers = self._producers.manager
-        aborted = producers.update_by_marker(header, marker_of(records), base_offset, now_wall_ms)
+        manager, segment, marker = self._producers.manager, self._local.active, marker_of(records)
+        try:
+            # Before anything changes: they may have to be read.
+            _ = segment.aborted
+        except OSError as error:
+            raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
+        aborted = manager.update_by_marker(header, marker, base_offset, now_wall_ms)
         if aborted is not None:
-            self._local.active.note_aborted(aborted)
+            segment.note_aborted(aborted)
 
     def write_pending(self, now_wall_ms: int) -> None:
         """Write all queued batches. If that fails, none of those at or after `log_end_offset` is in the log.
@@ -251,9 +260,19 @@ class AppendQueue:
             if isinstance(error, OSError):
                 raise storage_error("append to", segment.path(LOG_SUFFIX), error) from error
             raise
-        self._producers.manager.confirm()
         segment.size = segment.end_position
         local.log_end_offset = local.next_offset
+        # Producers that are not known have changed by nothing in the queue, and are read with it.
+        if self._producers.has_loaded:
+            self._producers.manager.confirm()
+
+    def _lose_queue(self) -> None:
+        """Before it is written."""
+        queue, self.batches = self.batches, []
+        if queue:
+            self._undo_queue(None)
+        else:
+            self._cut_off(None)
 
     def _undo_queue(self, file: File | None) -> None:
         """Make the log what it was before the queue: in memory, and in the file that took a part of the queue."""
@@ -262,9 +281,16 @@ class AppendQueue:
         segment = local.active
         segment.rewind(self._mark)
         segment.forget_aborted_from(local.log_end_offset)
-        self._producers.manager.undo()
+        if self._producers.has_loaded:
+            self._producers.manager.undo()
         local.next_offset = local.log_end_offset
         self._epochs.forget_from(local.log_end_offset, self._epochs_before)
+        self._cut_off(file)
+
+    def _cut_off(self, file: File | None) -> None:
+        """What is on the disk of a queue that is not written."""
+        local = self._local
+        segment = local.active
         try:
             if file is not None:
                 file.truncate(segment.size)
@@ -282,9 +308,9 @@ class AppendQueue:
             if had_queue:
                 self._write_queue()
             self._roll_at(base_offset)
-        except KafkaStorageError as error:
+        except Exception as error:
             if had_queue:
-                self._lost = error
+                self._lost = _as_lost(error)
             raise
 
     def roll(self) -> None:
@@ -300,11 +326,21 @@ class AppendQueue:
             local.active.write_indexes()
             self._producers.write_or_leave_snapshot(base_offset)
             new = local.create_segment(base_offset)
-        except OSError as error:
+        except (OSError, InvalidBatchError) as error:
+            self._forget_snapshot(base_offset)
             raise storage_error("begin a segment in", local.directory, error) from error
         local.segments.add(new)
         local.set_active(new)
         local.when_segment_begins()
+
+    def _forget_snapshot(self, base_offset: int) -> None:
+        """Of a segment that did not begin. What comes instead of a batch after a gap may begin before it."""
+        local = self._local
+        if base_offset > local.log_end_offset:
+            try:
+                self._producers.snapshots.remove(base_offset)
+            except OSError as error:
+                local.fail(storage_error("remove a producer snapshot of", local.directory, error))
 
     def _remove_unused(self, segment: Segment) -> None:
         """Take an empty active segment out, so that the one before it is appended to again. Raises OSError."""
@@ -316,6 +352,11 @@ class AppendQueue:
 
     def _refuse(self) -> None:
         raise self._local.failure or self._lost or KafkaStorageError()
+
+
+def _as_lost(error: Exception) -> KafkaStorageError:
+    """Of a queue: what those hear who are not there when it is lost."""
+    return error if isinstance(error, KafkaStorageError) else KafkaStorageError(f"the records were lost: {error!r}")
 
 
 def validation_config(config: LogConfig) -> ValidationConfig:

@@ -15,13 +15,13 @@ renamed to `.log.swap`, the new segment counts, and recovery finishes what is le
 file `ottla-compacted-ranges` (`compacted_ranges`): the new one does not, for its last records may be gone.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ottla.protocol.errors import KafkaError, KafkaStorageError
+from ottla.protocol.errors import CorruptMessage, KafkaError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
@@ -135,16 +135,26 @@ def plan_compaction(
     Hand a plan to `compact`, which closes what the plan has opened. `note_dirty_ratio` is called with the part of the
     log, by bytes, that no pass has seen yet, where there is any. Raises KafkaStorageError.
     """
-    config = log.config
-    if not config.is_compacted or log.failure is not None:
+    if not log.config.is_compacted or log.failure is not None:
         return None
+    try:
+        cleanable = _segments_to_clean(log, now_wall_ms, upper_bound, note_dirty_ratio)
+        return None if cleanable is None else _plan_of(log, cleanable, now_wall_ms)
+    except (OSError, InvalidBatchError, CorruptMessage) as error:
+        raise storage_error("compact", log.directory, error) from error
+
+
+def _segments_to_clean(
+    log: Log, now_wall_ms: int, upper_bound: int, note_dirty_ratio: Callable[[float], None] | None
+) -> list[Segment] | None:
+    """None if the log does not need a pass now."""
+    config = log.config
     # Its files bear the names of those that this pass will make; the disk may have refused to remove them.
     log.swaps.abandon()
     if _is_overdue(log.segments.active, config, now_wall_ms) and not log.has_pending_writes:
         log.roll()
     cleanable = _cleanable_segments(log, now_wall_ms, upper_bound)
-    ends = [log.segments.end_of(n, log.log_end_offset) for n in range(len(cleanable))]
-    dirty = [segment for segment, end in zip(cleanable, ends, strict=True) if end > log.swaps.cleaned_offset]
+    dirty = [segment for segment, end in _with_ends(log, cleanable) if end > log.swaps.cleaned_offset]
     dirty_bytes = sum(segment.size for segment in dirty)
     if dirty_bytes == 0:
         return None
@@ -153,25 +163,44 @@ def plan_compaction(
         note_dirty_ratio(ratio)
     if ratio < config.min_cleanable_dirty_ratio and not _is_overdue(dirty[0], config, now_wall_ms):
         return None
+    return cleanable
+
+
+def _plan_of(log: Log, cleanable: Sequence[Segment], now_wall_ms: int) -> CompactionPlan:
+    ends = dict(_with_ends(log, cleanable))
+    dirty = next(segment for segment, end in ends.items() if end > log.swaps.cleaned_offset)
+    producers = log.producers.states.copy()
+    aborted = log.aborted_transactions(cleanable[0].base_offset, ends[cleanable[-1]])
+    # Last of all, so that nothing that is opened is left behind by what the disk refuses.
+    sources: list[SourceSegment] = []
     try:
-        sources = tuple(
-            SourceSegment(segment, segment.file.duplicate(), segment.size, end)
-            for segment, end in zip(cleanable, ends, strict=True)
-        )
-    except OSError as error:
-        raise storage_error("compact", log.directory, error) from error
+        for segment, end in ends.items():
+            sources.append(SourceSegment(segment, segment.file.duplicate(), segment.size, end))
+    except OSError:
+        _close(sources)
+        raise
     return CompactionPlan(
         files=log.files,
         directory=log.directory,
-        sources=sources,
-        dirty_from=max(log.swaps.cleaned_offset, dirty[0].base_offset),
-        config=config,
-        producers=log.producers.states.copy(),
-        aborted=log.aborted_transactions(sources[0].segment.base_offset, sources[-1].end_offset),
+        sources=tuple(sources),
+        dirty_from=max(log.swaps.cleaned_offset, dirty.base_offset),
+        config=log.config,
+        producers=producers,
+        aborted=aborted,
         write_epochs=log.durability.begin_epochs_write(),
         now_wall_ms=now_wall_ms,
         truncations=log.truncations,
     )
+
+
+def _with_ends(log: Log, cleanable: Sequence[Segment]) -> list[tuple[Segment, int]]:
+    """The oldest segments, each with the offset with which it ends."""
+    return [(segment, log.segments.end_of(n, log.log_end_offset)) for n, segment in enumerate(cleanable)]
+
+
+def _close(sources: Iterable[SourceSegment]) -> None:
+    for source in sources:
+        source.file.close()
 
 
 def _cleanable_segments(log: Log, now_wall_ms: int, upper_bound: int) -> list[Segment]:
@@ -218,12 +247,9 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
         write_ranges(plan.files, plan.directory, ranges, sizes)
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
-        if isinstance(error, OSError):
-            raise storage_error("compact", plan.directory, error) from error
-        raise KafkaStorageError(f"could not compact {plan.directory}: {error}") from error
+        raise storage_error("compact", plan.directory, error) from error
     finally:
-        for source in plan.sources:
-            source.file.close()
+        _close(plan.sources)
     return CompactionResult(plan, tuple(groups), clean_until)
 
 

@@ -13,6 +13,7 @@ checks, and copying it does no harm. The mark is about that cache, and need not 
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -54,6 +55,8 @@ class FlushWork:
         self.flushed_segments = flushed_segments
         self.directory = directory
         self.name_changes = name_changes
+        self.is_complete = False
+        """Whether nothing but an error that is kept has ended `run`."""
         self.sync_error: OSError | None = None
         self.open_error: OSError | None = None
         self.epochs_error: OSError | None = None
@@ -87,6 +90,7 @@ class FlushWork:
                 self._epochs()
             except OSError as error:
                 self.epochs_error = error
+        self.is_complete = True
 
     def _sync_directories(self, directory: Path) -> None:
         try:
@@ -172,16 +176,21 @@ class Durability:
         return self.flushed_offset
 
     def begin_flush(self) -> FlushWork:
-        """What to sync for all that is written by now. `run` it in a thread, then hand it to `finish_flush`."""
+        """What to sync for all that is written by now. `run` it in a thread, then hand it to `finish_flush`.
+
+        Raises KafkaStorageError, and nothing has changed then."""
         local = self._local
         if local.failure is not None:
             raise local.failure
         unflushed = [segment for segment in local.segments if not segment.is_flushed]
         paths = [path for segment in unflushed[:-1] for path in segment.index_paths()]
         paths += [self._snapshots.path(segment.base_offset) for segment in unflushed]
+        log_files: list[File] = []
         try:
-            log_files = [segment.file.duplicate() for segment in unflushed]
+            log_files.extend(segment.file.duplicate() for segment in unflushed)
         except OSError as error:
+            for file in log_files:
+                file.close()
             raise storage_error("flush", local.directory, error) from error
         changed, local.directory_changed = local.directory_changed, False
         if changed:
@@ -208,6 +217,9 @@ class Durability:
         descriptors, or the leader epochs could not be written, nothing is lost, and the next flush does it again.
         """
         local = self._local
+        if not work.is_complete:
+            local.directory_changed |= work.directory is not None
+            raise KafkaStorageError(f"could not flush {local.directory}: the work was broken off")
         if work.sync_error is not None:
             raise local.fail(storage_error("flush", local.directory, work.sync_error)) from work.sync_error
         if work.truncations != local.truncations or (work.open_error is not None and work.directory is not None):
@@ -239,12 +251,13 @@ class Flushable(Protocol):
 
 
 class Flusher:
-    """Flushes the logs that ask for it. `on_flushed(log, error)` is called when a log got further, or failed.
+    """Flushes the logs that ask for it. `on_flushed(log, error)` is called when a log got further, or failed: with
+    KafkaStorageError, or with what only a bug can cause. It does not raise.
 
     After a sync that failed the log refuses everything: what the kernel could not write it may have dropped.
     """
 
-    def __init__(self, submit: Submit, on_flushed: Callable[[Flushable, KafkaStorageError | None], None]) -> None:
+    def __init__(self, submit: Submit, on_flushed: Callable[[Flushable, Exception | None], None]) -> None:
         self._submit = submit
         self._on_flushed = on_flushed
         self._waiting: dict[int, Flushable] = {}
@@ -262,24 +275,20 @@ class Flusher:
         for log in logs:
             try:
                 started.append((log, log.begin_flush()))
-            except KafkaStorageError as error:
+            except Exception as error:
+                # The others are flushed all the same.
                 self._on_flushed(log, error)
         if not started:
             return
         self._is_running = True
-
-        def work() -> None:
-            for _, flush in started:
-                flush.run()
-
-        self._submit(work, lambda: self._finish(started))
+        self._submit(partial(run_all, [flush for _, flush in started]), lambda: self._finish(started))
 
     def _finish(self, started: list[tuple[Flushable, FlushWork]]) -> None:
         self._is_running = False
         for log, work in started:
             try:
                 log.finish_flush(work)
-            except KafkaStorageError as error:
+            except Exception as error:
                 self._on_flushed(log, error)
                 continue
             if log.needs_flush:
@@ -287,6 +296,22 @@ class Flusher:
             self._on_flushed(log, None)
         if self._waiting and not self._is_running:
             self._start()
+
+
+class Work(Protocol):
+    def run(self) -> None: ...
+
+
+def run_all(works: Iterable[Work]) -> None:
+    """Each of them. Raises what one has raised, in an ExceptionGroup."""
+    errors: list[Exception] = []
+    for work in works:
+        try:
+            work.run()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise ExceptionGroup("some of the work was broken off", errors)
 
 
 def mark_failed_sync(files: FileSystem, directory: Path) -> None:

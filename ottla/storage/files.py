@@ -339,6 +339,8 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def storage_error(action: str, path: AnyPath, error: OSError) -> KafkaStorageError:
-    """`storage_error("append to", path, error)`: the failure as clients get it and as the log says it."""
-    return KafkaStorageError(f"could not {action} {path}: {reason_of(error)}")
+def storage_error(action: str, path: AnyPath, error: Exception) -> KafkaStorageError:
+    """`storage_error("append to", path, error)`: the failure as clients get it and as the log says it. The error is
+    the disk's, or says what is wrong with a file."""
+    reason = reason_of(error) if isinstance(error, OSError) else str(error)
+    return KafkaStorageError(f"could not {action} {path}: {reason}")

@@ -300,7 +300,7 @@ class LocalLog:
         except OSError as error:
             raise storage_error(action, self.directory, error) from error
         except InvalidBatchError as error:
-            raise self.fail(storage_error(action, self.directory, OSError(str(error)))) from error
+            raise self.fail(storage_error(action, self.directory, error)) from error
 
     def guard(self, action: str, change: Callable[[], None]) -> None:
         """A change that must not stop half-way: if it does, only recovery can find out what the log is."""
@@ -309,5 +309,4 @@ class LocalLog:
         try:
             change()
         except (OSError, InvalidBatchError) as error:
-            cause = error if isinstance(error, OSError) else OSError(str(error))
-            raise self.fail(storage_error(action, self.directory, cause)) from error
+            raise self.fail(storage_error(action, self.directory, error)) from error

@@ -19,8 +19,9 @@ class LogStartFile:
         self._path = path
         self._lock = threading.Lock()
         self._made = 0
-        # By the number of a content: the logs that it has lines of. That of the file is the first one.
-        self._lines: dict[int, Collection[TopicPartition]] = {}
+        # By the number of a content: the logs that it has lines of. That of the file is the first one, with those of
+        # refused contents, which may have got there.
+        self._lines: dict[int, Collection[TopicPartition]] = {0: frozenset()}
 
     def found(self, starts: Mapping[TopicPartition, int]) -> None:
         """What the file says now."""
@@ -38,14 +39,22 @@ class LogStartFile:
     def write(self, number: int, content: bytes) -> None:
         """Unless a newer content was written before. Raises KafkaStorageError."""
         with self._lock:
-            if number < min(self._lines, default=0):
+            if number < min(self._lines):
                 return
             try:
                 write_atomically(self._files, self._path, content)
             except OSError as error:
+                self._merge(number)
                 raise storage_error("write", self._path, error) from error
             for older in [each for each in tuple(self._lines) if each < number]:
                 del self._lines[older]
+
+    def _merge(self, number: int) -> None:
+        """The file has the content that was refused, or the one before it."""
+        before = min(self._lines)
+        if before != number:
+            self._lines[before] = frozenset((*self._lines[before], *self._lines[number]))
+            del self._lines[number]
 
 
 class LogStartCheckpoint:

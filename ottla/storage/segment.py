@@ -111,8 +111,7 @@ class Segment:
         """An empty segment, with its files. What a crash left under their names is overwritten."""
         segment = cls(files, directory, base_offset, suffix=suffix)
         segment.file.truncate(0)
-        segment._offset_index, segment._time_index = OffsetIndex(), TimeIndex()
-        segment._aborted = []
+        segment._offset_index, segment._time_index, segment._aborted = OffsetIndex(), TimeIndex(), []
         segment.write_indexes()
         return segment
 
@@ -179,7 +178,8 @@ class Segment:
         entries_max = min(size_bytes // OFFSET_ENTRY_SIZE, size_bytes // TIME_ENTRY_SIZE - 1)
         if entries_max != self._entries_max:
             self._entries_max = entries_max
-            self._note_fullness(self.offset_index, self.time_index)
+            if self._offset_index is not None and self._time_index is not None:
+                self._note_fullness(self._offset_index, self._time_index)
 
     def _note_fullness(self, offsets: OffsetIndex, times: TimeIndex) -> None:
         self.is_index_full = max(len(offsets), len(times)) >= self._entries_max
@@ -263,12 +263,13 @@ class Segment:
     def sync_indexes(self) -> None:
         """As last written."""
         for path in self.index_paths():
-            sync_file(self._files, path)
+            if self._files.exists(path):
+                sync_file(self._files, path)
 
     def index_paths(self) -> list[Path]:
-        """Of those files that are there once the indexes were written."""
-        suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]
-        return [self.path(suffix) for suffix in suffixes + [TRANSACTION_INDEX_SUFFIX] * bool(self.aborted)]
+        """Of those files that may be there once the indexes were written. Reads nothing."""
+        suffixes = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX] + [TRANSACTION_INDEX_SUFFIX] * (self._aborted != [])
+        return [self.path(suffix) for suffix in suffixes]
 
     # Aborted transactions whose marker is here
 
@@ -290,14 +291,13 @@ class Segment:
         self._aborted = []
 
     def forget_aborted_from(self, offset: int) -> None:
-        """Of markers that are cut off, or were not written."""
-        if self.aborted and self.aborted[-1].last_offset >= offset:
-            self._aborted = [entry for entry in self.aborted if entry.last_offset < offset]
+        """Of markers that are cut off, or were not written. Reads nothing: where none is known, none was noted."""
+        if self._aborted and self._aborted[-1].last_offset >= offset:
+            self._aborted = [entry for entry in self._aborted if entry.last_offset < offset]
 
     def transaction_index_is_sound(self) -> bool:
         """Whether its file could be that of this segment, or there is none."""
-        found = self._read_aborted()
-        self._aborted = found
+        self._aborted = found = self._read_aborted()
         return found is not None
 
     def _read_aborted(self) -> list[AbortedTxn] | None:
@@ -351,8 +351,7 @@ class Segment:
 
     def note_scanned(self, header: BatchHeader, interval_bytes: int) -> None:
         """Account for a batch that was read from the file itself."""
-        timestamp = header.max_timestamp
-        self.note(header.last_offset, timestamp, header.size_bytes, interval_bytes, appended_at_ms=NO_TIMESTAMP)
+        self.note(header.last_offset, header.max_timestamp, header.size_bytes, interval_bytes, NO_TIMESTAMP)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         found = self._read_indexes()
@@ -360,6 +359,7 @@ class Segment:
             self.rebuild_indexes(LogConfig().index_interval_bytes)
             found = self.offset_index, self.time_index
         self._offset_index, self._time_index = found
+        self._note_fullness(*found)
         return found
 
     def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex] | None:
@@ -416,7 +416,8 @@ class Segment:
         """Cut the log file at `position`, where the records from `end_offset` on begin, and the indexes by entry.
 
         The index files follow when the segment is rolled or closed. Raises OSError; then nothing has changed."""
-        offsets, times, file = self.offset_index, self.time_index, self.file
+        # All that has to be read is, before the file is cut.
+        offsets, times, file, _ = self.offset_index, self.time_index, self.file, self.aborted
         kept = offsets.count_below(position)
         kept_times = times.count_below(end_offset - self.base_offset)
         # Each entry of the offset index came with the largest timestamp up to its batch.

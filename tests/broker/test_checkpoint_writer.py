@@ -24,7 +24,7 @@ class World:
         self.disk, self.log, self.done = FakeDisk(), RecordingLog(), 0
         self._offloaded: list[tuple[Callable[[], None], Callable[[], None]]] = []
         runtime = SimpleNamespace(log=self.log, guard=lambda call: call(), offload=self._offload)
-        directory = LogDirectory.open(
+        self.directory = LogDirectory.open(
             DATA,
             node_id=1,
             cluster_id=None,
@@ -33,7 +33,7 @@ class World:
             now_wall_ms=0,
             files=self.disk,
         )
-        self.checkpoints = RecoveryCheckpoints(cast("Any", runtime), directory, dict)
+        self.checkpoints = RecoveryCheckpoints(cast("Any", runtime), self.directory, dict)
         self.checkpoints.recovery_points_rose()
         self.work()
         assert self.is_there
@@ -101,3 +101,30 @@ def test_who_waits_for_log_starts_goes_on_after_a_failure_too(world: World) -> N
 
     assert done == ["deleted"]
     assert world.is_there
+
+
+def test_refused_log_starts_are_not_remembered_each(world: World) -> None:
+    """The disk may be full for days."""
+    for _ in range(100):
+        world.disk.fail("writev", FULL)
+        world.checkpoints.log_starts_rose()
+        world.work()
+
+    assert len(world.directory._log_starts._lines) == 1
+    world.checkpoints.log_starts_rose()
+    world.work()
+    assert not world.checkpoints.has_failed
+
+
+def test_checkpoint_that_a_bug_kept_back_counts_as_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again, and no follower goes on before."""
+    monkeypatch.setattr(world.checkpoints._recovery_points, "_make", lambda: SimpleNamespace(write=lambda: 1 // 0))
+    monkeypatch.setattr(world.checkpoints._recovery_points, "_withdraw", lambda: 1 // 0)
+    world.fell()
+    assert (world.done, world.checkpoints.has_failed) == (0, True)
+    monkeypatch.undo()
+
+    world.checkpoints.retry()
+    world.work()
+
+    assert (world.done, world.checkpoints.has_failed) == (1, False)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.replicas import failed_replicas
 from ottla.protocol.errors import ErrorCode, KafkaStorageError
+from ottla.replication.partition import Partition
 from ottla.storage.append_queue import AppendQueue
 from tests.broker.clusters import create_topic, running_cluster, state_of, until
 from tests.broker.replicas import ALL, in_sync, leader_of, produced, replica, same_everywhere, three_brokers
@@ -105,3 +107,32 @@ async def test_a_damaged_segment_is_copied_again(tmp_path: Path, damaged: int) -
         await in_sync(cluster, 0, 1, 2)
         await same_everywhere(cluster, 3)
         assert cluster.leader_of("t", 0) != damaged or damaged != 0
+
+
+async def test_damage_that_could_not_be_cut_off_is_cut_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk had no descriptors for it at first."""
+    refused: list[str] = []
+    cut = failed_replicas.restart
+
+    def refuse(partition: Partition, offset: int) -> None:
+        refused.append("once")
+        if len(refused) == 1:
+            raise KafkaStorageError("too many files are open")
+        cut(partition, offset)
+
+    monkeypatch.setattr(failed_replicas, "restart", refuse)
+    monkeypatch.setattr(failed_replicas, "RETRY_MS", 20)
+    async with three_brokers(tmp_path) as cluster:
+        await create_topic(cluster.brokers[0], "t", ALL)
+        for value in (b"a", b"b", b"c"):
+            assert await produced(cluster, value) is ErrorCode.NONE
+        await same_everywhere(cluster, 3)
+        broker = cluster.brokers[2]
+        damage(broker, segment_file(broker).stat().st_size // 2)
+
+        async with client_of(broker) as client:
+            assert (await fetch(client, "t", 1)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+        await until(lambda: len(refused) == 2)
+        await in_sync(cluster, 0, 1, 2)
+        await same_everywhere(cluster, 3)

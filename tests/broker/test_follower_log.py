@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,13 +11,13 @@ from ottla.broker.replicas.follower_log import perform, restart, truncate
 from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.protocol.records.record import Record, build_batch
-from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect, Truncated
+from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect, RestartLog, Truncate, Truncated
 from ottla.replication.partition import Partition
 from ottla.storage.leader_epoch_cache import EpochEntry
 from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk
 from tests.replication.support import alone, replica, take
-from tests.storage.support import NOW, TOPIC_ID, new_log
+from tests.storage.support import NOW, TOPIC_ID, batch, new_log
 
 
 def sent(*, records: int) -> bytearray:
@@ -24,17 +25,21 @@ def sent(*, records: int) -> bytearray:
     return bytearray(alone(records=records).log.read(0, 1 << 20, upper_bound=records).records)
 
 
-def append(target: Partition, records: bytearray, leader_start_offset: int = 0) -> Exception | None:
-    """As what the leader's response has brought; returns what is reported if it cannot be appended."""
+def do(*effects: LogEffect) -> Exception | None:
+    """As fetchers do; returns what is reported of the first effect."""
     reported: list[Exception | None] = []
 
     def report(effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:
         reported.append(error)
         return []
 
-    effect = AppendRecords(target, memoryview(records), target.log.log_end_offset, 0, leader_start_offset)
-    assert perform([effect], report, now_ms=0, wall_ms=NOW) == []
+    assert perform(effects, report, now_ms=0, wall_ms=NOW) == []
     return reported[0]
+
+
+def append(target: Partition, records: bytearray, leader_start_offset: int = 0) -> Exception | None:
+    """As what the leader's response has brought; returns what is reported if it cannot be appended."""
+    return do(AppendRecords(target, memoryview(records), target.log.log_end_offset, 0, leader_start_offset))
 
 
 def follower(*, records: int) -> Partition:
@@ -95,21 +100,54 @@ def test_a_truncated_log_takes_the_high_watermark_with_it(offset: int, high_wate
     assert (target.log.log_end_offset, target.high_watermark) == (offset, high_watermark)
 
 
-@pytest.mark.parametrize("drop", [truncate, restart])
-def test_truncation_refused_half_way_lowers_the_high_watermark(drop: Callable[[Partition, int], None]) -> None:
+def segmented(disk: FakeDisk) -> Partition:
+    """A follower with six committed records, each in a segment of its own."""
+    made = Partition("t", 0, TOPIC_ID, new_log(disk, LogConfig(segment_bytes=100)), local_id=1)
+    take(made, lead=2)
+    append(made, sent(records=6))
+    made.maybe_update_high_watermark(6, 0)
+    return made
+
+
+def do_truncate(target: Partition, offset: int) -> Exception | None:
+    return do(Truncate(target, offset, target.log.log_end_offset, target.high_watermark))
+
+
+def do_restart(target: Partition, offset: int) -> Exception | None:
+    return do(RestartLog(target, offset, target.log.log_end_offset))
+
+
+@pytest.mark.parametrize("drop", [truncate, restart, do_truncate, do_restart])
+def test_truncation_refused_half_way_lowers_the_high_watermark(drop: Callable[[Partition, int], Any]) -> None:
     """I-6: the segments that went before the disk refused are gone."""
     disk = FakeDisk()
-    target = Partition("t", 0, TOPIC_ID, new_log(disk, LogConfig(segment_bytes=1)), local_id=1)
-    take(target, lead=2)
-    append(target, sent(records=4))
-    target.maybe_update_high_watermark(4, 0)
+    target = segmented(disk)
     files_of_a_segment = 3
     disk.fail("rename", OSError(errno.EIO, "the disk refuses"), after=files_of_a_segment)
 
-    with pytest.raises(KafkaStorageError):
-        drop(target, 1)
+    try:
+        error = drop(target, 1)
+    except KafkaStorageError as raised:
+        error = raised
 
-    assert (target.log.log_end_offset, target.high_watermark) == (3, 3)
+    assert isinstance(error, KafkaStorageError)
+    assert (target.log.log_end_offset, target.high_watermark) == (5, 5)
+
+
+def test_leader_after_a_refused_truncation_waits_for_followers() -> None:
+    """§15.2.3: no follower has fetched what it appends."""
+    disk = FakeDisk()
+    target = segmented(disk)
+    disk.fail("rename", OSError(errno.EIO, "the disk refuses"), after=6)
+    do_truncate(target, 1)
+    take(target, epoch=9, version=2)
+
+    info = target.append(batch("x"), -1, NOW)
+    target.log.write_pending(now_wall_ms=NOW)
+    target.written(0)
+
+    assert info.base_offset == 4
+    assert target.acknowledgement(info.last_offset, 9) is None
 
 
 def test_restarted_log_knows_no_epoch_of_its_former_records() -> None:
@@ -172,3 +210,27 @@ def test_truncation_of_committed_records_is_said_loudly(policy: str, high_waterm
     assert append(target, sent(records=2)) is None
 
     assert level_of_truncation(Truncated(target, 3, high_watermark)) == level
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_bug_in_one_log_keeps_no_other_effect_back(monkeypatch: pytest.MonkeyPatch, is_late: bool) -> None:
+    """Of one response; also if it is the report that fails."""
+    broken, sound = follower(records=3), follower(records=3)
+    reported: list[tuple[Partition, Exception | None]] = []
+    bug = AssertionError("a bug")
+
+    def fail(*_: Any) -> None:
+        raise bug
+
+    def report(effect: LogEffect, error: Exception | None, now_ms: int) -> list[Effect]:
+        if is_late and effect.partition is broken and error is None:
+            fail()
+        reported.append((effect.partition, error))
+        return []
+
+    if not is_late:
+        monkeypatch.setattr(broken.log, "truncate_to", fail)
+    perform([Truncate(each, 1, 3, 0) for each in (broken, sound)], report, now_ms=0, wall_ms=NOW)
+
+    assert reported == [(broken, bug), (sound, None)]
+    assert sound.log.log_end_offset == 1

@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,27 @@ async def test_flush_messages_delays_acknowledgement_until_the_sync(
         assert [a.responses[0].partition_responses[0].base_offset for a in answers] == list(range(20))
         assert log.flushed_offset == 20
         assert 1 <= len(synced) < 20, "group commit"
+
+
+async def test_log_that_cannot_be_synced_holds_no_other_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait together while an earlier sync is under way."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        for topic in ("first", "bad", "good"):
+            await create_topic(client, topic, flush_messages=1)
+        flusher, held = broker.replicas._disk_sync._flusher, list[Any]()
+        submit = flusher._submit
+        with monkeypatch.context() as patch:
+            patch.setattr(flusher, "_submit", lambda *work: held.append(work))
+            patch.setattr(broker.replicas.partition("bad", 0).log, "begin_flush", lambda: 1 // 0)
+            for topic in ("first", "bad", "good"):
+                client.send(produce_request(topic, batch(b"a"), timeout_ms=5000), 9)
+            await until(broker, lambda: len(flusher._waiting) == 2)
+            patch.setattr(flusher, "_submit", submit)
+            submit(*held[0])
+            await until(broker, lambda: "sync failed" in [event for event, _ in broker.log.events])
+        answers = [await client.receive(ProduceResponse, 9) for _ in range(3)]
+
+    assert [answer.responses[0].partition_responses[0].error_code for answer in answers] == [0, 0, 0]
 
 
 async def test_a_sync_that_takes_too_long_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

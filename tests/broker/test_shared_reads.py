@@ -1,8 +1,10 @@
 """What followers get from their leader: §14.1.4, §14.5.1, §15.1.4. What was read for one is given to the next."""
 
+import asyncio
+
 import pytest
 
-from ottla.broker.replicas.shared_reads import KEPT_BYTES_MAX, SharedReads, read_for_follower
+from ottla.broker.replicas.shared_reads import KEPT_BYTES_MAX, SharedReads, _KeptRead, read_for_follower
 from ottla.protocol.errors import (
     FencedLeaderEpoch,
     KafkaError,
@@ -14,6 +16,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.replica_reads import FollowerFetch, FollowerRead
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from tests.broker.virtual_cluster import Cluster
 from tests.fakes.disk import FakeDisk
 from tests.replication.recent import PLENTY, append_and_record, as_in_log, as_sent
 from tests.replication.support import EPOCH, fetch, leader
@@ -201,3 +204,37 @@ def test_follower_with_a_wrong_epoch_or_offset_gets_an_error(request_: FollowerF
     """§15.1.3, §15.1.4, §14.5.1"""
     with pytest.raises(error):
         serve(leader(records=2), request_, 100)
+
+
+def test_nothing_is_kept_of_a_deleted_partition() -> None:
+    """A follower that does not fetch any more keeps what was appended in memory; another one has read from the log."""
+    cluster = Cluster()
+
+    async def story() -> None:
+        nodes = await cluster.started(1, 2, 3, min_insync_replicas="1")
+        await cluster.create(nodes[0], "t", 1, 3)
+        await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
+        led = next(node for node in nodes if node.partition("t", 0).leader == node.node_id)
+        await asyncio.sleep(1)
+        cluster.kill(next(node for node in nodes if node is not led))
+        replicas = led.broker.replicas
+        partition = replicas.partition("t", 0)
+
+        async def append() -> None:
+            for _ in range(3):
+                replicas.append_records("t", 0, batch("x", timestamp=cluster.clock.wall_ms()), lambda info, why: None)
+
+        await cluster.spawn(led, append())
+        await asyncio.sleep(0.1)
+        reads = replicas.shared_reads
+        reads._keep(partition.log, _KeptRead(0, 0, PLENTY, 3, 3, memoryview(b"kept")))
+        assert reads.recent.held_bytes > 0
+
+        await cluster.delete(led, "t")
+        await cluster.until(lambda: replicas.find("t", 0) is None)
+
+        assert (reads.recent.held_bytes, reads._bytes) == (0, 0)
+        assert not reads._kept
+        assert not reads.recent._tails
+
+    cluster.run(story())

@@ -410,9 +410,9 @@ def test_partition_whose_sync_failed_is_not_fetched_any_more() -> None:
     log.configure(log.config._replace(flush_messages=1))
     talk.ask()
     talk.hear_of("a", records=data(0, 1))
-    log._local.fail(KafkaStorageError("a broken disk"))
+    error = log._local.fail(KafkaStorageError("a broken disk"))
 
     facts = talk.fetcher.synced((topic_id("a"), 0))
 
-    assert facts == [Failed(follower.partition, "a broken disk")]
+    assert facts == [Failed(follower.partition, error)]
     assert talk.ask() is None

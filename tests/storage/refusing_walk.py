@@ -3,11 +3,11 @@
 import errno
 import random
 from contextlib import suppress
-from functools import partial
 
-from ottla.broker.replicas import follower_log
+from ottla.broker.replicas.follower_log import perform
 from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import assign_offset_and_epoch
+from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect, RestartLog, Truncate
 from ottla.replication.partition import Partition
 from ottla.storage import compaction
 from ottla.storage.log_config import LogConfig
@@ -61,8 +61,7 @@ class RefusingWalk:
             key, value = f"k{self._rng.randrange(4)}", f"{n} {i}"
             records, offset = keyed((key, value)), log.log_end_offset
             assign_offset_and_epoch(records, 0, offset, 5)
-            with suppress(KafkaStorageError):
-                follower_log.append(self._replica, records, 0, wall_ms=NOW)
+            if self._is_done(AppendRecords(self._replica, records, offset, 0, 0)):
                 self._records.append((offset, key.encode(), value.encode()))
 
     def _commit(self, _: int) -> None:
@@ -79,26 +78,34 @@ class RefusingWalk:
 
     def _cut(self, _: int) -> None:
         # Also below the high watermark, but not where a record of a key may be gone for the sake of a later one.
-        log = self._replica.log
-        first = max(log.log_start_offset, min(self._compacted_until, self._replica.high_watermark))
+        replica, log = self._replica, self._replica.log
+        first = max(log.log_start_offset, min(self._compacted_until, replica.high_watermark))
         offset = self._rng.randint(first, log.log_end_offset)
-        self._until_done(partial(follower_log.truncate, self._replica, offset))
+        self._until_done(Truncate(replica, offset, log.log_end_offset, replica.high_watermark))
 
     def _restart_log(self, _: int) -> None:
-        offset = self._replica.log.log_end_offset + self._rng.randint(0, 3)
+        log_end_offset = self._replica.log.log_end_offset
+        offset = log_end_offset + self._rng.randint(0, 3)
         self._records.clear()
-        self._until_done(partial(follower_log.restart, self._replica, offset))
+        self._until_done(RestartLog(self._replica, offset, log_end_offset))
 
-    def _until_done(self, change: partial[None]) -> None:
+    def _until_done(self, change: LogEffect) -> None:
         """A follower tries again until the disk does it."""
-        while self._replica.log.failure is None:
-            try:
-                change()
-                break
-            except KafkaStorageError:
-                self._check_high_watermark()
+        while self._replica.log.failure is None and not self._is_done(change):
+            self._check_high_watermark()
         end = self._replica.log.log_end_offset
         self._records = [record for record in self._records if record[0] < end]
+
+    def _is_done(self, effect: LogEffect) -> bool:
+        errors: list[Exception | None] = []
+
+        def report(_: LogEffect, error: Exception | None, __: int) -> list[Effect]:
+            errors.append(error)
+            return []
+
+        perform([effect], report, now_ms=0, wall_ms=NOW)
+        assert errors[0] is None or isinstance(errors[0], KafkaStorageError), errors
+        return errors[0] is None
 
     def _restart_broker(self) -> None:
         """It is killed."""

@@ -17,6 +17,7 @@ from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,
+    TOPIC_ID,
     append,
     apply_compaction,
     check_indexes,
@@ -40,9 +41,13 @@ def clean(log: Log, now: int = NOW) -> bool:
 
 def filled(disk: FakeDisk, config: LogConfig = COMPACTED, rounds: int = 20) -> Log:
     log = new_log(disk, config)
+    fill(log, rounds)
+    return log
+
+
+def fill(log: Log, rounds: int = 20) -> None:
     for n in range(rounds):
         append(log, keyed((f"k{n % 3}", f"v{n}"), (f"once {n}", "kept")))
-    return log
 
 
 def compacted(log: Log) -> CompactionResult:
@@ -404,3 +409,28 @@ def test_compaction_never_changes_the_newest_value_of_a_key(
             check_indexes(log)
     headers = [parse_batch_header(batch.view) for segment in log.segments for batch in segment.batches_from(0)]
     assert all(a.last_offset < b.base_offset for a, b in itertools.pairwise(headers))
+
+
+@pytest.mark.parametrize("operation", ["open", "pread"])
+@pytest.mark.parametrize("after", range(8))
+def test_plan_that_the_disk_refuses_is_a_storage_error(operation: str, after: int) -> None:
+    """When a segment began is read from it where it was not asked for since the start."""
+    disk = FakeDisk()
+    patient = COMPACTED._replace(max_compaction_lag_ms=1_000_000, min_cleanable_dirty_ratio=1.0)
+    first = open_directory(disk, patient)
+    fill(first.create_log("t", 0, TOPIC_ID, patient, now_wall_ms=NOW))
+    first.close()
+    log = reopened(disk, patient)
+    log.swaps.cleaned_offset = log.segments[2].base_offset
+    log.release_idle()
+    disk.fail(operation, OSError(errno.EMFILE, "too many open files"), after=after)
+    later = NOW + 2_000_000
+
+    try:
+        plan = plan_compaction(log, now_wall_ms=later, upper_bound=log.log_end_offset)
+    except KafkaStorageError:
+        plan = plan_compaction(log, now_wall_ms=later, upper_bound=log.log_end_offset)
+
+    assert plan is not None
+    with disk.nothing_fails():
+        assert apply_compaction(log, compact(plan), now_wall_ms=later)

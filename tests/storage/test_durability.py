@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from ottla.protocol.errors import KafkaStorageError
-from ottla.storage.durability import FAILED_SYNC, Flushable, Flusher
+from ottla.storage.durability import FAILED_SYNC, Flushable, Flusher, run_all
+from ottla.storage.files import AnyPath
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import FakeDisk, Loss
+from tests.fakes.disk import FakeDisk, FakeFile, Loss
 from tests.storage.support import (
     NOW,
     ROOT,
@@ -22,6 +23,7 @@ from tests.storage.support import (
     read_all,
     reopened,
 )
+from tests.storage.transactional import ABORT, end, write
 
 EACH = LogConfig(flush_messages=1)
 
@@ -44,7 +46,7 @@ class Thread:
 class FlushedLogs:
     def __init__(self) -> None:
         self.thread = Thread()
-        self.outcomes: list[tuple[Flushable, KafkaStorageError | None]] = []
+        self.outcomes: list[tuple[Flushable, Exception | None]] = []
         self.flusher = Flusher(self.thread.submit, lambda log, error: self.outcomes.append((log, error)))
 
 
@@ -260,3 +262,66 @@ def test_names_that_change_during_their_sync_are_synced_again() -> None:
     assert not log.has_durable_names
     log.flush()
     assert log.has_durable_names
+
+
+class Shortage(FakeDisk):
+    """No further file can be opened, while there `is_one`."""
+
+    is_one = False
+
+    def open(self, path: AnyPath) -> FakeFile:
+        self._check()
+        return super().open(path)
+
+    def read_bytes(self, path: AnyPath) -> bytes:
+        self._check()
+        return super().read_bytes(path)
+
+    def _check(self) -> None:
+        if self.is_one:
+            raise OSError(errno.EMFILE, "too many open files")
+
+
+def test_flush_without_descriptors_is_a_storage_error() -> None:
+    """Also where a segment has aborted transactions, whose index was released."""
+    disk = Shortage()
+    log = new_log(disk, EACH)
+    write(log, "a", producer=5)
+    end(log, producer=5, commit=ABORT)
+    log.roll()
+    append(log, batch("b"))
+    log.release_idle()
+    disk.is_one = True
+    other = new_log(FakeDisk(), EACH)
+    append(other, batch("c"))
+    flushed = FlushedLogs()
+    flushed.flusher._is_running = True
+    for each in (log, other):
+        flushed.flusher.request(each)
+
+    flushed.flusher._start()
+    flushed.thread.run()
+
+    assert [(each, type(error)) for each, error in flushed.outcomes] == [(log, KafkaStorageError), (other, type(None))]
+    disk.is_one = False
+    assert log.flush() == 3
+    after = reopened(FakeDisk.after(disk.journal, Loss.UNSYNCED), EACH)
+    assert after.aborted_transactions(0, 3) == log.aborted_transactions(0, 3) != []
+
+
+def test_flush_that_was_broken_off_makes_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, sound = new_log(FakeDisk(), EACH), new_log(FakeDisk(), EACH)
+    for log in (broken, sound):
+        append(log, batch("a"))
+    monkeypatch.setattr(broken.files, "exists", lambda _: 1 // 0)
+    work, other = broken.begin_flush(), sound.begin_flush()
+
+    with pytest.raises(ExceptionGroup):
+        run_all([work, other])
+    sound.finish_flush(other)
+    with pytest.raises(KafkaStorageError):
+        broken.finish_flush(work)
+
+    assert (broken.flushed_offset, sound.flushed_offset) == (0, 1)
+    monkeypatch.undo()
+    assert broken.flush() == 1

@@ -378,6 +378,23 @@ def test_log_start_of_a_deleted_log_cuts_nothing_off_the_next() -> None:
     assert read_all(reopened(disk)) == [(0, b"d")]
 
 
+def test_refused_log_starts_may_be_in_the_file() -> None:
+    """The name was there and could not be synced: a new log of the name must not begin at the old one's start."""
+    disk = FakeDisk()
+    directory = open_directory(disk)
+    log = directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW)
+    append(log, batch("a"), batch("b"))
+    log.delete_records_before(2)
+    disk.fail("sync_directory", OSError(errno.EIO, "the disk refuses"))
+    with pytest.raises(KafkaStorageError):
+        directory.log_start_checkpoint().write()
+    directory.delete_log("t", 0, now_wall_ms=NOW)
+
+    append(directory.create_log("t", 0, TOPIC_ID, LogConfig(), now_wall_ms=NOW), batch("new"))
+
+    assert read_all(reopened(FakeDisk.after(disk.journal))) == [(0, b"new")]
+
+
 def test_older_log_starts_are_not_written_over_newer_ones() -> None:
     """A thread may have begun to write them before the log was deleted."""
     disk = FakeDisk()

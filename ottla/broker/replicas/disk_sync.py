@@ -10,10 +10,11 @@ from contextlib import suppress
 from functools import partial
 
 from ottla.broker.histogram import Histogram
+from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
-from ottla.storage.durability import Flushable, Flusher
+from ottla.storage.durability import Flushable, Flusher, run_all
 from ottla.storage.local_log import NamesSync
 from ottla.storage.log_config import NEVER
 from ottla.storage.producer_snapshots import SnapshotWrite
@@ -36,7 +37,7 @@ class DiskSync:
         self._write_failed = write_failed
         self._synced = synced
         self.flush_times = Histogram()
-        self._flusher = Flusher(self._offload, self._flushed)
+        self._flusher = Flusher(self._offload, partial(runtime.guard, self._flushed))
         self._partition_of: dict[int, Partition] = {}
         # Partitions whose `flush.ms` is running.
         self._timers: dict[Partition, TimerEntry] = {}
@@ -89,18 +90,18 @@ class DiskSync:
         self.flush_times.observe(timed.duration_ns)
         done()
 
-    def _flushed(self, log: Flushable, error: KafkaError | None) -> None:
+    def _flushed(self, log: Flushable, error: Exception | None) -> None:
         partition = self._partition_of.get(id(log))
         if partition is None:
             return
         if error is not None:
-            self._runtime.log.storage.error(
-                "sync failed", topic=partition.topic, partition=partition.index, why=str(error)
-            )
-            self._write_failed(partition)
             if partition.log.failure is None:
                 deadline_ms = self._runtime.clock.now_ms() + RETRY_MS
                 self._runtime.wheel.schedule(deadline_ms, lambda: self._try_again(partition))
+            self._runtime.log.storage.error(
+                "sync failed", topic=partition.topic, partition=partition.index, **cause_of(error)
+            )
+            self._write_failed(partition)
         self._synced(partition)
 
     def _try_again(self, partition: Partition) -> None:
@@ -153,26 +154,24 @@ class NameSync:
         if not started:
             return
 
-        self._runtime.offload(partial(_run_all, [sync for _, sync in started]), lambda: self._finish(started))
+        self._runtime.offload(partial(run_all, [sync for _, sync in started]), lambda: self._finish(started))
 
     def _finish(self, started: "list[tuple[Partition, NamesSync]]") -> None:
         for partition, sync in started:
-            if partition.log.failure is None:
-                try:
-                    partition.log.finish_names_sync(sync)
-                except KafkaError as error:
-                    self._sync_failed(partition, error)
+            self._runtime.guard(self._finish_one, partition, sync)
         self._start()
+
+    def _finish_one(self, partition: Partition, sync: NamesSync) -> None:
+        if partition.log.failure is None:
+            try:
+                partition.log.finish_names_sync(sync)
+            except KafkaError as error:
+                self._sync_failed(partition, error)
 
     def _sync_failed(self, partition: Partition, error: KafkaError) -> None:
         self._runtime.log.storage.error("sync failed", topic=partition.topic, partition=partition.index, why=str(error))
         if partition.log.failure is not None:
             self._failed(partition)
-
-
-def _run_all(syncs: "list[NamesSync]") -> None:
-    for sync in syncs:
-        sync.run()
 
 
 class SnapshotWrites:
@@ -203,7 +202,7 @@ class SnapshotWrites:
             del self._waiting[partition]
             try:
                 write = partition.log.begin_snapshot()
-            except KafkaError as error:
+            except Exception as error:
                 self._log_failure(partition, error)
                 continue
             if write is not None:
@@ -213,14 +212,14 @@ class SnapshotWrites:
     def _finish(self, partition: Partition, write: SnapshotWrite) -> None:
         try:
             partition.log.finish_snapshot(write)
-        except KafkaError as error:
+        except Exception as error:
             self._log_failure(partition, error)
         if partition.log.has_snapshot_to_write:
             # The log has rolled since.
             self._waiting[partition] = None
         self._start()
 
-    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+    def _log_failure(self, partition: Partition, error: Exception) -> None:
         self._runtime.log.storage.error(
-            "no producer snapshot was written", topic=partition.topic, partition=partition.index, why=str(error)
+            "no producer snapshot was written", topic=partition.topic, partition=partition.index, **cause_of(error)
         )

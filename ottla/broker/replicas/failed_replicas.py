@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from ottla.broker.logging import cause_of
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.follower_log import restart, truncate
 from ottla.broker.runtime import Runtime
@@ -124,20 +125,29 @@ class FailedReplicas:
                 truncate(partition, base_offset - 1)
             else:
                 restart(partition, log.log_start_offset)
-        except KafkaError as error:
-            self._log(partition, "a damaged segment could not be cut off", str(error))
+        except Exception as error:
+            self._log_error(partition, "a damaged segment could not be cut off", error)
+            if log.failure is None:
+                # It is neither read nor copied before. The disk may recover.
+                self._failed[partition] = offset
+                self._runtime.schedule(RETRY_MS, partial(self._cut_again, partition, offset))
             return
         self._log(partition, "a damaged segment was cut off, and is copied again", f"from {log.log_end_offset} on")
         # At once, for a replica may begin to lead before it follows again.
         self._recovery_points_fell(None)
         self._follow_when_durable(partition)
 
+    def _cut_again(self, partition: Partition, offset: int) -> None:
+        if partition in self._failed:
+            # It may lead by now, or have come back into the ISR.
+            self._begin(partition, offset)
+
     def _follow_when_durable(self, partition: Partition) -> None:
         """A power failure could bring the damage back, below a recovery point that says it need not be looked at."""
         try:
             flush = partition.log.begin_flush()
-        except KafkaError as error:
-            self._log(partition, "sync failed", str(error))
+        except Exception as error:
+            self._log_error(partition, "sync failed", error)
             self._follow(partition)
         else:
             self._runtime.offload(flush.run, partial(self._flushed, partition, flush))
@@ -145,8 +155,8 @@ class FailedReplicas:
     def _flushed(self, partition: Partition, flush: FlushWork) -> None:
         try:
             partition.log.finish_flush(flush)
-        except KafkaError as error:
-            self._log(partition, "sync failed", str(error))
+        except Exception as error:
+            self._log_error(partition, "sync failed", error)
         self._follow(partition)
 
     def _follow(self, partition: Partition) -> None:
@@ -154,3 +164,6 @@ class FailedReplicas:
 
     def _log(self, partition: Partition, what: str, why: str) -> None:
         self._runtime.log.storage.error(what, topic=partition.topic, partition=partition.index, why=why)
+
+    def _log_error(self, partition: Partition, what: str, error: Exception) -> None:
+        self._runtime.log.storage.error(what, topic=partition.topic, partition=partition.index, **cause_of(error))

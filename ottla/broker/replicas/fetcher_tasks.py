@@ -8,13 +8,15 @@ with the power, under the epochs of the new one, or be taken for it by a recover
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal, Protocol
 
 from ottla.broker.config.server_cluster import ReplicationOptions
+from ottla.broker.logging import cause_of
 from ottla.broker.replicas.failed_logs import Metadata
 from ottla.broker.replicas.follower_log import Report, perform
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, complete
 from ottla.broker.server.network import Network, SocketOptions
 from ottla.broker.server.peer_connection import Peer, PeerError
 from ottla.protocol.address import Address
@@ -26,7 +28,7 @@ from ottla.replication.follower_effects import BackedOff, Effect, Fact, Failed, 
 from ottla.replication.partition import Partition
 from ottla.replication.replication_quota import ReplicationQuota
 from ottla.security.client import LoginCredentials
-from ottla.storage.durability import FlushWork
+from ottla.storage.durability import FlushWork, run_all
 from ottla.storage.log_producers import ProducersRestore
 
 # Between two attempts to write what the disk would not take.
@@ -151,24 +153,26 @@ class FetcherTasks:
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
         now_ms, wall_ms = self._runtime.clock.now_ms(), self._runtime.broker_clock.wall_ms()
-        truncated: list[Partition] = []
-        for fact in perform(effects, report, now_ms=now_ms, wall_ms=wall_ms):
-            if isinstance(fact, Fetched):
-                self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
-                continue
-            if isinstance(fact, Failed) and not self._is_here(fact.partition):
-                # Its log was deleted while a response was on its way to it.
-                continue
-            self._log(fact)
-            if isinstance(fact, Truncated | Restarted):
-                truncated.append(fact.partition)
-            elif isinstance(fact, Failed):
-                self._replicas.failed.write_failed(fact.partition)
-                self._try_later(fact.partition)
+        facts = perform(effects, report, now_ms=now_ms, wall_ms=wall_ms)
+        truncated = [fact.partition for fact in facts if isinstance(fact, Truncated | Restarted)]
+        for fact in facts:
+            # Each partition is on its own.
+            self._runtime.guard(self._note, fact)
         if truncated:
             # At once, for a replica may begin to lead before it would fetch again.
             self._recovery_points_fell(None)
         return truncated
+
+    def _note(self, fact: Fact) -> None:
+        if isinstance(fact, Fetched):
+            self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
+        elif not isinstance(fact, Failed):
+            self._log(fact)
+        elif self._is_here(fact.partition):
+            # Otherwise its log was deleted while a response was on its way to it.
+            self._try_later(fact.partition)
+            self._log(fact)
+            self._replicas.failed.write_failed(fact.partition)
 
     def _is_here(self, partition: Partition) -> bool:
         return self._replicas.find(partition.topic, partition.index) is partition
@@ -210,7 +214,7 @@ class FetcherTasks:
             case Fenced():
                 log.info("fetch fenced, the leader is in a later epoch", **where)
             case Failed():
-                log.error("replica failed, fetching stopped", **where, why=fact.why)
+                log.error("replica failed, fetching stopped", **where, **cause_of(fact.error))
             case Fetched():
                 pass
 
@@ -262,27 +266,39 @@ class FetcherTask:
     async def _run(self) -> None:
         while True:
             self._is_woken.clear()
-            if self.truncated:
-                await self._make_durable()
-            if self._fetcher.is_syncing:
-                await self._syncs_done()
-            now_ms = self._runtime.clock.now_ms()
-            pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
-            if pending is None:
-                await self._sleep(self._fetcher.wake_ms(now_ms))
-                continue
             try:
-                await self._send(pending)
-            except PeerError as error:
-                self._request_failed(pending, str(error))
+                await self._fetch()
             except Exception as error:
                 # Otherwise the partitions of this leader would never be fetched again.
-                self._runtime.log.replication.error(
-                    "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
-                )
-                self._request_failed(pending, "the response could not be read")
-            # A task is an event of its own.
-            self._runtime.end_event()
+                self._log_unforeseen(error)
+                self._runtime.end_event()
+                await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
+
+    async def _fetch(self) -> None:
+        """What comes next: one request, or a sleep."""
+        if self.truncated:
+            await self._make_durable()
+        if self._fetcher.is_syncing:
+            await self._syncs_done()
+        now_ms = self._runtime.clock.now_ms()
+        pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
+        if pending is None:
+            await self._sleep(self._fetcher.wake_ms(now_ms))
+            return
+        try:
+            await self._send(pending)
+        except PeerError as error:
+            self._request_failed(pending, str(error))
+        except Exception as error:
+            self._log_unforeseen(error)
+            self._request_failed(pending, "the response could not be read")
+        # A task is an event of its own.
+        self._runtime.end_event()
+
+    def _log_unforeseen(self, error: Exception) -> None:
+        self._runtime.log.replication.error(
+            "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
+        )
 
     async def _send(self, pending: FetcherRequest) -> None:
         if self._peer is None:
@@ -344,20 +360,16 @@ class FetcherTask:
         for partition in truncated:
             try:
                 works.append((partition, partition.log.begin_flush()))
+            except Exception as error:
+                self._sync_failed(partition, error)
+            # A log that cannot be read here reads by itself when its producers are asked for.
+            with suppress(KafkaStorageError):
                 restore = partition.log.begin_restore()
                 if restore is not None:
                     restores.append((partition, restore))
-            except KafkaStorageError as error:
-                self._sync_failed(partition, error)
-
-        def run() -> None:
-            for _, work in works:
-                work.run()
-            for _, restore in restores:
-                restore.run()
-
         finished = asyncio.get_running_loop().create_future()
-        self._runtime.offload(run, lambda: self._synced(works, restores, finished))
+        work = partial(run_all, [*(flush for _, flush in works), *(restore for _, restore in restores)])
+        self._runtime.offload(work, lambda: self._synced(works, restores, finished))
         await finished
 
     def _synced(
@@ -369,22 +381,17 @@ class FetcherTask:
         for partition, work in works:
             try:
                 partition.log.finish_flush(work)
-            except KafkaStorageError as error:
+            except Exception as error:
                 self._sync_failed(partition, error)
         for partition, restore in restores:
             partition.log.finish_restore(restore)
+        self._recovery_points_fell(partial(complete, finished, None))
 
-        def finish() -> None:
-            if not finished.done():
-                finished.set_result(None)
-
-        self._recovery_points_fell(finish)
-
-    def _sync_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+    def _sync_failed(self, partition: Partition, error: Exception) -> None:
         # A log that was deleted since need not be synced.
         if self._replicas.find(partition.topic, partition.index) is partition:
             self._runtime.log.replication.error(
-                "sync failed", topic=partition.topic, partition=partition.index, why=str(error)
+                "sync failed", topic=partition.topic, partition=partition.index, **cause_of(error)
             )
             if partition.log.failure is None:
                 # For want of descriptors: nothing is lost by trying again.

@@ -3,7 +3,7 @@
 `ReplicaFollower` decides and touches no file: it returns effects. Here they are performed, in their order and in the
 step of the event loop in which they were decided, so that no request can come between. Each is reported back, with the
 error if the log refused: then the log is what it was before, or has lost only part of what a truncation should drop.
-No error of a disk ends the fetcher: the follower of that partition fails, the others go on.
+No error ends the fetcher: the follower of that partition fails, the others go on.
 
 Also here: what a replica that has lost a damaged segment does to its log before it becomes a follower again.
 """
@@ -11,7 +11,6 @@ Also here: what a replica that has lost a damaged segment does to its log before
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ottla.protocol.errors import CorruptMessage, KafkaStorageError
 from ottla.protocol.records.batch import iterate_batches
 from ottla.replication.follower_effects import AppendRecords, Effect, Fact, LogEffect, RestartLog, Truncate
 from ottla.replication.partition import Partition
@@ -29,26 +28,29 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
         if not isinstance(effect, AppendRecords | Truncate | RestartLog):
             facts.append(effect)
             continue
-        error = None
-        try:
-            match effect:
-                case AppendRecords():
-                    append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
-                case Truncate():
-                    effect.partition.log.truncate_to(effect.offset)
-                    effect.partition.log_truncated()
-                case RestartLog():
-                    restart(effect.partition, effect.offset)
-        except (CorruptMessage, KafkaStorageError, OSError) as refused:
-            error = refused
         # What follows from it comes behind it.
-        pending += report(effect, error, now_ms)
+        try:
+            _perform(effect, wall_ms)
+            pending += report(effect, None, now_ms)
+        except Exception as error:
+            # Also one that only a bug can cause: what the others are to do is in the same response.
+            pending += report(effect, error, now_ms)
     return facts
+
+
+def _perform(effect: LogEffect, wall_ms: int) -> None:
+    match effect:
+        case AppendRecords():
+            append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
+        case Truncate():
+            truncate(effect.partition, effect.offset)
+        case RestartLog():
+            restart(effect.partition, effect.offset)
 
 
 def append(partition: Partition, records: memoryview, leader_start_offset: int, *, wall_ms: int) -> None:
     """Appends what the leader sent, whose log begins at `leader_start_offset`. Raises CorruptMessage, the log being
-    unchanged, KafkaStorageError or OSError."""
+    unchanged, or KafkaStorageError."""
     log, end = partition.log, partition.log.log_end_offset
     is_cut_within = max(log.log_start_offset, leader_start_offset) >= end and _start_within_batch(partition, records)
     log.append_as_follower(records, now_wall_ms=wall_ms)
@@ -74,7 +76,7 @@ def _start_within_batch(partition: Partition, records: memoryview) -> bool:
 
 
 def truncate(partition: Partition, offset: int) -> None:
-    """Drops all batches that end after `offset`. Raises KafkaStorageError or OSError."""
+    """Drops all batches that end after `offset`. Raises KafkaStorageError."""
     try:
         partition.log.truncate_to(offset)
     finally:
@@ -83,7 +85,7 @@ def truncate(partition: Partition, offset: int) -> None:
 
 
 def restart(partition: Partition, offset: int) -> None:
-    """Drops all records; the log goes on at `offset`. Raises KafkaStorageError or OSError."""
+    """Drops all records; the log goes on at `offset`. Raises KafkaStorageError."""
     log = partition.log
     try:
         log.truncate_fully_and_start_at(offset)

@@ -238,6 +238,7 @@ class ReplicaManager:
             self.traffic.pop(topic, None)
         self._stop_fetching(partition)
         self._stop_leading(partition)
+        self.shared_reads.forget(partition.log)
         self._disk_sync.forget(partition)
         self._name_sync.forget(partition)
         self._snapshot_writes.forget(partition)
@@ -440,11 +441,9 @@ class ReplicaManager:
         elif not log.has_durable_names and log.segments.active.size:
             self._name_sync.request(partition)
 
-    def shrink_isrs(self) -> None:
-        """To be called every half of `replica.lag.time.max.ms` (§14.7.1)."""
-        now_ms = self._runtime.lag_clock.now_ms()
-        for partition in self:
-            if partition.has_followers:
-                change = partition.maybe_shrink_isr(now_ms)
-                if change is not None:
-                    self._alter_partition.submit(partition, change)
+    def shrink_isr(self, partition: Partition) -> None:
+        """To be called for each partition every half of `replica.lag.time.max.ms` (§14.7.1)."""
+        if partition.has_followers:
+            change = partition.maybe_shrink_isr(self._runtime.lag_clock.now_ms())
+            if change is not None:
+                self._alter_partition.submit(partition, change)

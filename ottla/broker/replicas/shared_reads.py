@@ -97,9 +97,9 @@ class SharedReads:
         return result.records
 
     def forget(self, log: Log) -> None:
-        """The next reads come from the log itself."""
+        """The next reads come from the log itself, or it is deleted."""
         self._forget(log)
-        self.recent.passed(log, log.log_end_offset)
+        self.recent.forget(log)
 
     def _keep(self, log: Log, read: _KeptRead) -> None:
         self._forget(log)

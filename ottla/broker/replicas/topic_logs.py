@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
+from ottla.broker.logging import cause_of
 from ottla.broker.replicas.failed_logs import FailedLogs, Metadata, Replica
 from ottla.broker.runtime import Runtime, complete
 from ottla.cluster.image import MetadataImage, TopicInfo
@@ -191,10 +192,7 @@ class TopicLogs:
             self.failed.discard(topic.topic_id, index)
 
     def _log_failure(self, what: str, topic: str, index: int, error: Exception) -> None:
-        if isinstance(error, KafkaError):
-            self._runtime.log.storage.error(what, topic=topic, partition=index, why=str(error))
-        else:
-            self._runtime.log.storage.error(what, topic=topic, partition=index, exc_info=error)
+        self._runtime.log.storage.error(what, topic=topic, partition=index, **cause_of(error))
 
     def _complete_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

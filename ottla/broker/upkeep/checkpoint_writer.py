@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
-from ottla.protocol.errors import KafkaError
 from ottla.storage.checkpoints import TopicPartition
 from ottla.storage.log_directory import Checkpoint, LogDirectory
 from ottla.storage.log_start_file import LogStartCheckpoint
@@ -43,32 +43,32 @@ class CheckpointWriter:
         if self._is_writing:
             self._is_outdated = True
             return
+        checkpoint = self._make()
         self._is_writing, self._is_outdated = True, False
         waiting, self._waiting = self._waiting, []
-        checkpoint = self._make()
-        failures: list[KafkaError] = []
+        failures: list[Exception] = []
 
         def work() -> None:
             try:
                 checkpoint.write()
-            except KafkaError as error:
+            except Exception as error:
                 failures.append(error)
                 self._try_to_withdraw(failures)
 
         self._runtime.offload(work, lambda: self._tried(failures, waiting))
 
-    def _try_to_withdraw(self, failures: list[KafkaError]) -> None:
+    def _try_to_withdraw(self, failures: list[Exception]) -> None:
         if self._withdraw is not None:
             try:
                 self._withdraw()
-            except KafkaError as error:
+            except Exception as error:
                 failures.append(error)
 
-    def _tried(self, failures: list[KafkaError], waiting: list[Callable[[bool], None]]) -> None:
+    def _tried(self, failures: list[Exception], waiting: list[Callable[[bool], None]]) -> None:
         self._is_writing = False
         self.has_failed = bool(failures)
         for error in failures:
-            self._runtime.log.storage.error("checkpoint failed", name=self._name, why=str(error))
+            self._runtime.log.storage.error("checkpoint failed", name=self._name, **cause_of(error))
         was_withdrawn = self._withdraw is not None and len(failures) == 1
         for done in waiting:
             self._runtime.guard(partial(done, not failures or was_withdrawn))

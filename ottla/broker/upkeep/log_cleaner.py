@@ -1,14 +1,15 @@
 """Compaction of logs with the policy `compact`: one log at a time, the heavy part in a thread.
 
-A round looks at every log once. When a whole round has found nothing to do, the cleaner rests for
-`log.cleaner.backoff.ms`.
+A round looks at every log once, at a few in each step of the loop. When a whole round has found nothing to do, the
+cleaner rests for `log.cleaner.backoff.ms`. Whatever goes wrong with one log ends its pass and not the round.
 """
 
 import time
 from collections.abc import Callable, Iterable
 
+from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
-from ottla.protocol.errors import KafkaError
+from ottla.broker.upkeep.log_rounds import LOGS_AT_ONCE, STEP_MS
 from ottla.replication.partition import Partition
 from ottla.storage.compaction import CompactionPlan, CompactionResult
 from ottla.storage.segment_swap import SegmentSwap
@@ -65,7 +66,7 @@ class Cleaner:
             # Nothing may change in a log that is being closed.
             try:
                 self._swapping.log.swaps.abandon()
-            except KafkaError as error:
+            except Exception as error:
                 self._log_failure(self._swapping, error)
 
     def clean_now(self, done: Callable[[], None]) -> None:
@@ -87,11 +88,17 @@ class Cleaner:
         self._next()
 
     def _next(self) -> None:
+        deadline_ms, looked_at = self._runtime.clock.now_ms() + STEP_MS, 0
         while self._round:
+            if looked_at == LOGS_AT_ONCE or self._runtime.clock.now_ms() >= deadline_ms:
+                self._runtime.soon(self._next)
+                return
+            looked_at += 1
             partition = self._round.pop()
             try:
                 plan = self._plan(partition)
-            except KafkaError as error:
+            except Exception as error:
+                # Otherwise no log would be compacted any more.
                 self._log_failure(partition, error)
                 continue
             if plan is not None:
@@ -103,7 +110,7 @@ class Cleaner:
         if not self._found_work:
             waiting, self._waiting = self._waiting, []
             for done in waiting:
-                done()
+                self._runtime.guard(done)
         if self._found_work or self._waiting_next:
             self._runtime.soon(self._begin_round)
         else:
@@ -127,12 +134,12 @@ class Cleaner:
 
         began_ns = self._runtime.clock.now_ns()
         results: list[CompactionResult] = []
-        failures: list[KafkaError] = []
+        failures: list[Exception] = []
 
         def work() -> None:
             try:
                 results.append(compact(plan, _Pauses().maybe_pause))
-            except KafkaError as error:
+            except Exception as error:
                 failures.append(error)
 
         def done() -> None:
@@ -151,7 +158,7 @@ class Cleaner:
 
         try:
             swap = begin_swap(partition.log, result)
-        except KafkaError as error:
+        except Exception as error:
             self._log_failure(partition, error)
             swap = None
         if swap is None:
@@ -172,7 +179,7 @@ class Cleaner:
             if step is SwapStep.SYNC:
                 self._runtime.offload(swap.sync, lambda: self._apply(partition, result, swap))
                 return
-        except KafkaError as error:
+        except Exception as error:
             self._log_failure(partition, error)
         else:
             if not swap.is_abandoned:
@@ -181,7 +188,7 @@ class Cleaner:
                 self._log_success(partition, result)
         self._swapping = None
         # Also of a part of the segments.
-        self._compacted()
+        self._runtime.guard(self._compacted)
         self._next()
 
     def _log_success(self, partition: Partition, result: "CompactionResult") -> None:
@@ -193,9 +200,9 @@ class Cleaner:
             bytes_after=result.bytes_after,
         )
 
-    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+    def _log_failure(self, partition: Partition, error: Exception) -> None:
         self._runtime.log.storage.error(
-            "compaction failed", topic=partition.topic, partition=partition.index, why=str(error)
+            "compaction failed", topic=partition.topic, partition=partition.index, **cause_of(error)
         )
 
 

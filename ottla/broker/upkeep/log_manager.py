@@ -1,17 +1,19 @@
 """What a broker does by itself from time to time: retention, removing files, forgetting producers, checkpoints; and it
 starts the cleaner.
 
-Each job is decided on the loop; the part that only touches files runs in a thread. A log that fails does not keep the
-others from being looked after.
+Each job is decided on the loop, for a few logs in each step; the part that only touches files runs in a thread. A log
+that fails does not keep the others from being looked after.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from ottla.broker.logging import cause_of
 from ottla.broker.runtime import Runtime
 from ottla.broker.upkeep.checkpoint_writer import RecoveryCheckpoints
 from ottla.broker.upkeep.log_cleaner import Cleaner
+from ottla.broker.upkeep.log_rounds import HeldPartitions, LogRounds
 from ottla.protocol.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.log_directory import LogDirectory
@@ -28,12 +30,10 @@ SYNC_INTERVAL_MS = 10_000
 BUFFERS_INTERVAL_MS = 10_000
 
 
-class MaintainedReplicas(Protocol):
+class MaintainedReplicas(HeldPartitions, Protocol):
     """The partitions of this broker, and what is done for them from time to time."""
 
-    def __iter__(self) -> Iterator[Partition]: ...
-
-    def shrink_isrs(self) -> None: ...
+    def shrink_isr(self, partition: Partition) -> None: ...
 
     def sync_if_overdue(self, partition: Partition) -> None: ...
 
@@ -53,6 +53,7 @@ class LogManager:
         self._replicas = replicas
         self._release_receive_buffers = release_buffers
         self._timers: dict[str, TimerEntry] = {}
+        self._rounds: list[LogRounds] = []
         self._checkpoints = checkpoints
         self.retention_deleted_bytes = 0
         """By retention, since the start."""
@@ -73,7 +74,10 @@ class LogManager:
             TimerKind.PRODUCER_EXPIRY,
         )
         self._every(
-            max(config.replica_lag_time_max_ms // 2, 1), "ISR", self._replicas.shrink_isrs, TimerKind.REPLICA_LAG
+            max(config.replica_lag_time_max_ms // 2, 1),
+            "ISR",
+            self._for_each_log(self._replicas.shrink_isr),
+            TimerKind.REPLICA_LAG,
         )
         self._every(SYNC_INTERVAL_MS, "sync", self._for_each_log(self._replicas.sync_if_overdue))
         self._every(SYNC_INTERVAL_MS, "checkpoints", self._checkpoints.retry)
@@ -96,6 +100,8 @@ class LogManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        for rounds in self._rounds:
+            rounds.stop()
         self._cleaner.stop()
 
     def configured(self) -> None:
@@ -112,19 +118,14 @@ class LogManager:
 
         self._timers[job] = self._runtime.schedule(interval_ms, run, kind)
 
-    def _for_each_log(self, action: Callable[[Partition], None]) -> Callable[[], None]:
-        def run() -> None:
-            for partition in self._replicas:
-                try:
-                    action(partition)
-                except KafkaError as error:
-                    self._log_failure(partition, error)
+    def _for_each_log(self, job: Callable[[Partition], None]) -> Callable[[], None]:
+        rounds = LogRounds(self._runtime, self._replicas, job, self._log_failure)
+        self._rounds.append(rounds)
+        return rounds.begin
 
-        return run
-
-    def _log_failure(self, partition: Partition, error: KafkaError) -> None:
+    def _log_failure(self, partition: Partition, error: Exception) -> None:
         self._runtime.log.storage.error(
-            "maintenance of a log failed", topic=partition.topic, partition=partition.index, why=str(error)
+            "maintenance of a log failed", topic=partition.topic, partition=partition.index, **cause_of(error)
         )
 
     @property
@@ -181,14 +182,16 @@ class LogManager:
             self._log_failure(partition, error)
 
     def _forget_producers(self, partition: Partition, from_id: int | None = None) -> None:
-        expiry = partition.log.producers.expire(self._runtime.broker_clock.wall_ms(), from_id)
+        producers = partition.log.known_producers
+        if producers is None:
+            # After a truncation, until a thread has read them again, or a caller has asked.
+            return
+        expiry = producers.expire(self._runtime.broker_clock.wall_ms(), from_id)
         if expiry.next_id is not None:
             self._runtime.soon(partial(self._forget_more_producers, partition, expiry.next_id))
 
     def _forget_more_producers(self, partition: Partition, from_id: int) -> None:
-        log = partition.log
-        # Unless they are to be read again first.
-        if self._timers and log.failure is None and log.known_producers is not None:
+        if self._timers and partition.log.failure is None:
             self._forget_producers(partition, from_id)
 
     def _release_buffers(self) -> None:

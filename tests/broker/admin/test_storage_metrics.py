@@ -49,6 +49,7 @@ class World:
             offload=lambda work, done, **_: self.works.append((work, done)),
             soon=lambda action: None,
             spawn=lambda coroutine, name: coroutine,
+            guard=lambda action, *arguments: action(*arguments),
         )
 
     def run_work(self) -> None:
