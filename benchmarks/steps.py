@@ -281,7 +281,7 @@ def _upkeep() -> Steps:
 
     async def story(broker: Broker, steps: Steps) -> None:
         await create_topics(broker, ["t"], {"cleanup.policy": "compact,delete"}, partitions=MAINTAINED_PARTITIONS)
-        await _until(lambda: len(list(broker.replicas)) == MAINTAINED_PARTITIONS)
+        await until(lambda: len(list(broker.replicas)) == MAINTAINED_PARTITIONS)
         for partition in broker.replicas:
             _fill(partition.log, 1 << 10)
         with steps.of_loop():
