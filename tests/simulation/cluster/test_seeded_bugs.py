@@ -27,6 +27,7 @@ LOGS_FOUND_BY = {
     "deletes records up to the log end": 0,
     "refuses batches across the log start": 62,
     "keeps a refused write in memory": 51,
+    "writes no more once refused": 18,
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
     "speaks as a follower for its leader": 33,
@@ -35,6 +36,7 @@ LOGS_FOUND_BY = {
 UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
     "compacts beyond the high watermark": 16,
+    "compacts no more once refused": 27,
     "removes a tombstone before its record": 7,
     "writes no tombstones for deleted groups": 10,
     "deletes no offset": 9,
