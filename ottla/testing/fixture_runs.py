@@ -1,9 +1,11 @@
 """What all fixtures do for one test, wherever its brokers are: names of its own, and the verdict at its end."""
 
+import os
 import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
 AuditedTest = tuple[str, str, str]
 """A test that ended with a finding: its id, the kind and the line of the finding."""
 NAME_LENGTH_MAX: Final = 120
+HASH_SIZE: Final = 4
+"""In bytes: two tests whose names show no difference have one hash in one of four billion pairs."""
+SESSION: Final = os.urandom(8)
+"""In names at brokers that run already, which may have those of an earlier session."""
+_name_numbers: Final = pytest.StashKey["count[int]"]()
+"""Of the calls of one test, which go on where it is run again."""
 
 
 class OttlaWarning(pytest.PytestWarning):
@@ -39,7 +47,6 @@ class FixtureRun(ABC):
         self.groups: list[str] = []
         self._node = node
         self._all_audited = audited
-        self._numbers = count(1)
 
     @abstractmethod
     def kafka(self) -> Kafka: ...
@@ -56,10 +63,14 @@ class FixtureRun(ABC):
         """Empties what the options say, and reports what was left open."""
 
     def new_name(self, kind: str) -> str:
-        """Unique to test, worker and call."""
-        words = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node.name).strip("-")[:NAME_LENGTH_MAX]
-        worker = getattr(self._node.config, "workerinput", {}).get("workerid")
-        return "-".join(filter(None, (worker, words, f"{kind}{next(self._numbers)}")))
+        """Unique to test, worker and call: the test's name as far as Kafka allows it, and a hash of its whole id."""
+        node = self._node
+        words = re.sub(r"[^A-Za-z0-9_.-]+", "-", node.name).strip("-")[:NAME_LENGTH_MAX]
+        salt = SESSION if node.config.getoption("ottla_control") else b""
+        known_by = blake2b(node.nodeid.encode(errors="replace"), digest_size=HASH_SIZE, salt=salt).hexdigest()
+        worker = getattr(node.config, "workerinput", {}).get("workerid")
+        numbers = node.stash.setdefault(_name_numbers, count(1))
+        return "-".join(filter(None, (worker, words, known_by, f"{kind}{next(numbers)}")))
 
     def new_topic(self, partitions: int | None = None, **configs: object) -> str:
         name = self.new_name("topic")
