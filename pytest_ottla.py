@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ottla.testing.coverage import Coverage
     from ottla.testing.faults.faults import Faults
     from ottla.testing.fixture_runs import FixtureRun
-    from ottla.testing.fixtures import TestbedPool
     from ottla.testing.handle import Kafka
     from ottla.testing.shared.shared_broker import SharedBroker
+    from ottla.testing.testbed_pool import TestbedPool
 
 MARKER_ARGUMENTS = (
     *("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit", "clock"),
@@ -319,7 +319,7 @@ def _pool_of(config: pytest.Config) -> "TestbedPool":
     pool = config.stash.get(_pool, None)
     if pool is None:
         with _without_collections():
-            from ottla.testing.fixtures import TestbedPool
+            from ottla.testing.testbed_pool import TestbedPool
 
         pool = config.stash[_pool] = TestbedPool(config)
     return pool

@@ -4,7 +4,9 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -57,6 +59,30 @@ class FixtureRun(ABC):
     @abstractmethod
     def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
         """What the report of a phase that failed shows."""
+
+    def set_up(self) -> None:
+        """What the marker says should be there at the begin. Raises what a wrong one raises."""
+        kafka, options = self.kafka(), self.options
+        if options.clock != "real":
+            kafka.clock.freeze(options.clock if isinstance(options.clock, datetime) else None)
+        for name, partitions in options.topics.items():
+            kafka.create_topic(name, partitions)
+        if options.faults is not None:
+            kafka.faults.load(self._node.path.parent / options.faults)
+
+    def give_up(self, error: BaseException) -> None:
+        """The end of a test whose set-up has failed: there is nothing to judge."""
+        del error
+        self.has_failed = True
+        with suppress(pytest.fail.Exception):
+            self.finish()
+
+    def finish(self) -> None:
+        """The end, and the verdict."""
+        if self.options.clock != "real" and self.options.isolation == "names":
+            # Nothing else is given back there, but no other test has asked for this time.
+            self.kafka().clock.reset()
+        self.end()
 
     @abstractmethod
     def end(self) -> None:
@@ -121,3 +147,16 @@ class FixtureRun(ABC):
             pytest.fail("; ".join(sentences), pytrace=False)
         for each in sentences:
             warnings.warn(OttlaWarning(each), stacklevel=2)
+
+
+@contextmanager
+def from_set_up_to_verdict(run: FixtureRun) -> Generator[FixtureRun]:
+    try:
+        run.set_up()
+    except BaseException as error:
+        run.give_up(error)
+        raise
+    try:
+        yield run
+    finally:
+        run.finish()

@@ -20,7 +20,7 @@ from ottla.testing.matrix.trial import Trial
 from ottla.testing.waits import DEADLINE_FACTOR
 
 if TYPE_CHECKING:
-    from ottla.testing.fixtures import TestbedPool
+    from ottla.testing.testbed_pool import TestbedPool
 
 Around: TypeAlias = Generator[None, object, object]
 FIXTURES: Final = ("_kafka_run", "kafka_cluster")
