@@ -198,12 +198,14 @@ def _shared_of(config: pytest.Config) -> "SharedBroker":
     return config.stash[_shared]
 
 
-@pytest.hookimpl(wrapper=True)
+# The outermost, to see what has become of an expected failure.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     detail = item.config.getoption("ottla_report")
     for run in item.stash.get(_runs, ()):
         run.has_failed |= report.failed
+        run.has_skipped |= report.skipped
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(report, is_full=detail == "full")

@@ -4,12 +4,12 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
@@ -33,6 +33,15 @@ _name_numbers: Final = pytest.StashKey["count[int]"]()
 """Of the calls of one test, which go on where it is run again."""
 
 
+class Leaks(NamedTuple):
+    """At the end of a test, each in a sentence."""
+
+    connections: Sequence[str]
+    """That are open."""
+    opened_here: Collection[str]
+    """Those that were opened in the test."""
+
+
 class OttlaWarning(pytest.PytestWarning):
     """A test has left something in its broker that the next one may meet."""
 
@@ -46,6 +55,8 @@ class FixtureRun(ABC):
         """`audited` gets what is found at the end."""
         self.options = options
         self.has_failed = False
+        self.has_skipped = False
+        """Or failed as it was expected to."""
         self.groups: list[str] = []
         self._node = node
         self._all_audited = audited
@@ -108,26 +119,25 @@ class FixtureRun(ABC):
         self.groups.append(name)
         return name
 
-    def conclude(
-        self, found: list[AuditFinding], unused: Sequence[str], connections: Sequence[str], left: Sequence[str]
-    ) -> None:
-        """`unused` rules, `connections` that are open and groups that are `left` with members, each in a sentence.
-        Fails the test where the options say so."""
+    def conclude(self, found: list[AuditFinding], unused: Sequence[str], leaks: Leaks, left: Sequence[str]) -> None:
+        """`unused` rules, connections that are open and groups that are `left` with members, each in a sentence.
+        Fails the test where the options say so, once and with all that is wrong."""
         found = [
             *found,
-            *leftover(FindingKind.L1, connections),
+            *leftover(FindingKind.L1, leaks.connections),
             *leftover(FindingKind.L2, left),
             *leftover(FindingKind.L3, unused),
         ]
         self._all_audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
-        self._report([*connections, *left])
-        wrong = [*unused, *self._audited(found)]
+        wrong = [*self._judged_leaks(leaks, left), *unused, *self._audited(found)]
         if wrong:
             pytest.fail("\n".join(wrong), pytrace=False)
 
     def judged_unused(self, sentences: list[str]) -> list[str]:
         """What is wrong with the rules of a test that has passed: one that injects no fault passes for another reason
         than it says."""
+        if self.has_skipped:
+            return []
         if self.options.unused_faults == "error":
             return [] if self.has_failed else sentences
         if self.options.unused_faults == "warn":
@@ -140,13 +150,17 @@ class FixtureRun(ABC):
         errors = [each for each in found if each.is_error(self.options.audit)]
         return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
 
-    def _report(self, sentences: list[str]) -> None:
-        if not sentences or self.options.leaks == "ignore":
-            return
-        if self.options.leaks == "error":
-            pytest.fail("; ".join(sentences), pytrace=False)
-        for each in sentences:
-            warnings.warn(OttlaWarning(each), stacklevel=2)
+    def _judged_leaks(self, leaks: Leaks, left: Sequence[str]) -> list[str]:
+        """What fails the test. Connections that it has not opened, as of a client of an earlier test that has connected
+        again, are named and no more than that."""
+        if self.options.leaks == "ignore":
+            return []
+        own = [*(each for each in leaks.connections if each in leaks.opened_here), *left]
+        wrong = own if self.options.leaks == "error" else []
+        for each in (*leaks.connections, *left):
+            if each not in wrong:
+                warnings.warn(OttlaWarning(each), stacklevel=2)
+        return wrong
 
 
 @contextmanager

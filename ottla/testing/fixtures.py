@@ -13,12 +13,13 @@ import pytest
 
 from ottla.testing import isolation
 from ottla.testing.fixture_options import FixtureOptions, marked_options
-from ottla.testing.fixture_runs import FixtureRun, from_set_up_to_verdict
+from ottla.testing.fixture_runs import FixtureRun, Leaks, from_set_up_to_verdict
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
 from ottla.testing.testbed import Testbed
 from ottla.testing.testbed_pool import TestbedPool, bootstrap_of, handle_of
+from ottla.testing.worlds import describe_leak
 
 if TYPE_CHECKING:
     from ottla.testing.artifacts import TestArtifacts
@@ -87,8 +88,8 @@ class TestRun(FixtureRun):
         left = [] if options.isolation == "fresh" else bed.call(leftovers, bed, self.groups)
         if self._trial is not None:
             self._trial.end(bed, found)
-        bed.run(bed.left_open(self._node.name))
-        leaks = isolation.end(isolation.TestbedWorld(bed), options)
+        opened_here = list(map(describe_leak, bed.run(bed.left_open(self._node.name))))
+        leaks = Leaks(isolation.end(isolation.TestbedWorld(bed), options), opened_here)
         bed.wire.test = ""
         if not self._is_again:
             self.conclude(found, unused, leaks, left)

@@ -20,7 +20,7 @@ from ottla.testing.control.documents import (
 )
 from ottla.testing.coverage import SECTIONS, Coverage
 from ottla.testing.fixture_options import FixtureOptions
-from ottla.testing.fixture_runs import AuditedTest, FixtureRun, from_set_up_to_verdict
+from ottla.testing.fixture_runs import AuditedTest, FixtureRun, Leaks, from_set_up_to_verdict
 from ottla.testing.handle import Kafka
 from ottla.testing.remote.asking import RemoteControl
 from ottla.testing.remote.async_handle import RemoteKafkaAsync
@@ -67,7 +67,8 @@ class RemoteRun(FixtureRun):
         ended: TestEnd = self._control.read(TestEnd, "POST", "/v1/tests", mark)
         left: Sequence[str] = () if self.options.isolation == "fresh" else ended.left
         unused = self.judged_unused(list(ended.unused_faults))
-        self.conclude([each.finding() for each in ended.findings], unused, self._emptied(), left)
+        leaks = Leaks(self._emptied(), ended.leaks)
+        self.conclude([each.finding() for each in ended.findings], unused, leaks, left)
 
 
 class RemoteWorld:
