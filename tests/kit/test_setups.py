@@ -175,3 +175,47 @@ def test_capture_of_a_failed_set_up_ends(suite: pytest.Pytester) -> None:
     )
 
     run(suite, "--ottla-artifacts=left").assert_outcomes(passed=1, errors=1)
+
+
+BESIDE_A_CLUSTER = """
+from datetime import timedelta
+
+import pytest
+
+async def test_all_of_the_cluster(
+    kafka_cluster, kafka_topic, kafka_group, kafka_clock, kafka_faults, kafka_bootstrap, kafka_async
+):
+    topic = kafka_topic(partitions=3)
+    assert kafka_cluster.topics == [topic] == await kafka_async.topics()
+    assert len(kafka_cluster.topic(topic).partitions[0].replicas) == 3
+    before = kafka_cluster.clock.now()
+    kafka_clock.advance("1d")
+    assert kafka_cluster.clock.now() - before == timedelta(days=1)
+    assert kafka_bootstrap == kafka_cluster.bootstrap
+    rule = kafka_cluster.fault(api="Produce", do={"observe": True}, optional=True)
+    assert [each.id for each in kafka_faults] == [rule.id]
+    kafka_cluster.group(kafka_group()).set_offsets(topic, {0: 0})
+
+@pytest.fixture
+def own(kafka_topic):
+    return kafka_topic()
+
+def test_fixture_of_the_project(own, kafka_cluster):
+    assert kafka_cluster.topics == [own]
+
+def test_both(own, kafka, kafka_cluster, kafka_bootstrap, kafka_clock):
+    assert kafka.topics == [own] and kafka_cluster.topics == []
+    assert kafka_bootstrap == kafka.bootstrap != kafka_cluster.bootstrap
+    before = kafka.clock.now()
+    kafka_clock.advance("1d")
+    assert kafka.clock.now() - before == timedelta(days=1)
+"""
+
+
+@pytest.mark.parametrize("where", ["thread", "process"])
+def test_fixtures_beside_a_cluster_are_of_the_cluster(suite: pytest.Pytester, where: str) -> None:
+    """Unless the test takes `kafka` as well."""
+    ini(suite, f"ottla_where = {where}")
+    suite.makepyfile(BESIDE_A_CLUSTER)
+
+    run(suite).assert_outcomes(passed=3)
