@@ -36,6 +36,7 @@ SETTINGS_OF_PROFILE_TEST = 11
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[FixtureRun, ...]"]()
+_running = pytest.StashKey[pytest.Item]()
 _shared = pytest.StashKey["SharedBroker"]()
 _crashed = pytest.StashKey[list[str]]()
 _coverage_lines = pytest.StashKey[list[str]]()
@@ -198,6 +199,11 @@ def _shared_of(config: pytest.Config) -> "SharedBroker":
     return config.stash[_shared]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[_running] = item
+
+
 # The outermost, to see what has become of an expected failure.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -209,11 +215,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(report, is_full=detail == "full")
+        pool = item.config.stash.get(_pool, None)
+        report.sections += [] if pool is None else pool.world_sections
     if report.failed and report.when != "teardown" and item.config.getoption("ottla_hold"):
         _hold(item)
     if report.when == "teardown":
         # The test may be run again.
         item.stash[_runs] = ()
+        if _pool in item.config.stash:
+            item.config.stash[_pool].world_sections = []
     return report
 
 
@@ -345,9 +355,10 @@ def _note(item: pytest.Item, run: "FixtureRun") -> None:
 
 
 @pytest.fixture(scope="session")
-def ottla(pytestconfig: pytest.Config) -> "Kafka":
+def ottla(pytestconfig: pytest.Config) -> "Iterator[Kafka]":
     """The handle of the session's broker. Nothing is emptied, unless tests take `kafka` too."""
-    return _pool_of(pytestconfig).session_handle()
+    with _pool_of(pytestconfig).session_handle() as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -450,4 +461,4 @@ def kafka_world(pytestconfig: pytest.Config) -> "Callable[[], AbstractContextMan
     pool = _pool_of(pytestconfig)
     from ottla.testing.fixtures import clean_world
 
-    return partial(clean_world, pool)
+    return partial(clean_world, pool, lambda: pytestconfig.stash[_running])

@@ -2,7 +2,6 @@
 
 import os
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
-from ottla.testing.audit.auditor import leftover, summary
+from ottla.testing.audit.auditor import leftover
 from ottla.testing.audit.findings import AuditFinding, FindingKind
 from ottla.testing.fixture_options import FixtureOptions
 from ottla.testing.handle import Kafka
 from ottla.testing.report import Section
+from ottla.testing.verdicts import audited, warn_of
 
 if TYPE_CHECKING:
     from ottla.testing.async_handle import KafkaAsync
@@ -42,10 +42,6 @@ class Leaks(NamedTuple):
     """Those that were opened in the test."""
 
 
-class OttlaWarning(pytest.PytestWarning):
-    """A test has left something in its broker that the next one may meet."""
-
-
 class FixtureRun(ABC):
     """One test and its brokers."""
 
@@ -68,8 +64,13 @@ class FixtureRun(ABC):
     def kafka_async(self) -> "KafkaAsync": ...
 
     @abstractmethod
+    def shown(self, *, is_full: bool) -> list[Section]:
+        """What there is to say of a failure."""
+
     def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
         """What the report of a phase that failed shows."""
+        del report
+        return self.shown(is_full=is_full)
 
     def set_up(self) -> None:
         """What the marker says should be there at the begin. Raises what a wrong one raises."""
@@ -82,7 +83,7 @@ class FixtureRun(ABC):
             kafka.faults.load(self._node.path.parent / options.faults)
 
     def give_up(self, error: BaseException) -> None:
-        """The end of a test whose set-up has failed: there is nothing to judge."""
+        """The end of a test whose set-up has failed, or of a block that has: there is nothing to judge."""
         del error
         self.has_failed = True
         with suppress(pytest.fail.Exception):
@@ -129,7 +130,7 @@ class FixtureRun(ABC):
             *leftover(FindingKind.L3, unused),
         ]
         self._all_audited += [(self._node.nodeid, each.kind.name, each.lines()[0]) for each in found]
-        wrong = [*self._judged_leaks(leaks, left), *unused, *self._audited(found)]
+        wrong = [*self._judged_leaks(leaks, left), *unused, *audited(found, self.options.audit)]
         if wrong:
             pytest.fail("\n".join(wrong), pytrace=False)
 
@@ -141,14 +142,8 @@ class FixtureRun(ABC):
         if self.options.unused_faults == "error":
             return [] if self.has_failed else sentences
         if self.options.unused_faults == "warn":
-            for each in sentences:
-                warnings.warn(OttlaWarning(each), stacklevel=2)
+            warn_of(sentences)
         return []
-
-    def _audited(self, found: list[AuditFinding]) -> list[str]:
-        """What the audit fails the test for."""
-        errors = [each for each in found if each.is_error(self.options.audit)]
-        return [f"ottla: audit: {len(errors)} findings", *summary(errors)] if errors else []
 
     def _judged_leaks(self, leaks: Leaks, left: Sequence[str]) -> list[str]:
         """What fails the test. Connections that it has not opened, as of a client of an earlier test that has connected
@@ -157,9 +152,7 @@ class FixtureRun(ABC):
             return []
         own = [*(each for each in leaks.connections if each in leaks.opened_here), *left]
         wrong = own if self.options.leaks == "error" else []
-        for each in (*leaks.connections, *left):
-            if each not in wrong:
-                warnings.warn(OttlaWarning(each), stacklevel=2)
+        warn_of(each for each in (*leaks.connections, *left) if each not in wrong)
         return wrong
 
 
@@ -172,5 +165,7 @@ def from_set_up_to_verdict(run: FixtureRun) -> Generator[FixtureRun]:
         raise
     try:
         yield run
-    finally:
-        run.finish()
+    except BaseException as error:
+        run.give_up(error)
+        raise
+    run.finish()

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.testing import isolation
-from ottla.testing.fixture_options import FixtureOptions, marked_options
+from ottla.testing.fixture_options import FixtureOptions, marked_options, session_options
 from ottla.testing.fixture_runs import FixtureRun, Leaks, from_set_up_to_verdict
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.report import ReportMark, Section, failure_sections, leftovers
+from ottla.testing.scoped_brokers import judged_at_its_end
 from ottla.testing.testbed import Testbed
-from ottla.testing.testbed_pool import TestbedPool, bootstrap_of, handle_of
+from ottla.testing.testbed_pool import TestbedPool, bootstrap_of
+from ottla.testing.verdicts import end_rules, findings_of
 from ottla.testing.worlds import describe_leak
 
 if TYPE_CHECKING:
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 class TestRun(FixtureRun):
     """One test and its testbed."""
 
-    def __init__(self, pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> None:
+    def __init__(
+        self, pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions, *, is_block: bool = False
+    ) -> None:
+        """`is_block`: of `kafka_world`, not the whole test: it leaves no artifacts, and is no trial."""
         super().__init__(node, options, pool.audited)
         self.bed = bed
         self.artifacts: TestArtifacts | None = None
-        self._pool = pool
-        self._trial = pool.trial
+        self._artifacts_dir = None if is_block else pool.artifacts
+        self._trial = None if is_block else pool.trial
         self._mark = ReportMark.now(bed)
         bed.wire.test = node.name
         is_audited = options.audit != "off" or self._trial is not None
@@ -49,8 +54,8 @@ class TestRun(FixtureRun):
         return KafkaAsync(self.bed)
 
     def set_up(self) -> None:
-        if self._pool.artifacts is not None and not self._is_again:
-            self.artifacts = _begun_artifacts(self._pool.artifacts, self.bed, self._node)
+        if self._artifacts_dir is not None and not self._is_again:
+            self.artifacts = _begun_artifacts(self._artifacts_dir, self.bed, self._node)
         super().set_up()
         if self._trial is not None:
             self._trial.begin(self.bed)
@@ -60,12 +65,13 @@ class TestRun(FixtureRun):
             self.artifacts.note_failure("setup", str(error), [])
         super().give_up(error)
 
+    def shown(self, *, is_full: bool) -> list[Section]:
+        return self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
+
     def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
-        is_full = is_full or self.artifacts is not None
-        sections = self.bed.call(lambda: failure_sections(self.bed, self._mark, is_full=is_full))
         if self.artifacts is None:
-            return sections
-        self.artifacts.note_failure(report.when, report.longreprtext, sections)
+            return self.shown(is_full=is_full)
+        self.artifacts.note_failure(report.when, report.longreprtext, self.shown(is_full=True))
         return [("ottla: artifacts", str(self.artifacts.path))]
 
     def finish(self) -> None:
@@ -82,9 +88,7 @@ class TestRun(FixtureRun):
 
     def end(self) -> None:
         bed, options = self.bed, self.options
-        # With no broker there is no log to judge by.
-        found = bed.call(bed.auditor.findings) if bed.hosted.parts() else []
-        unused = self._unused_faults()
+        found, unused = findings_of(bed), self.judged_unused(end_rules(bed))
         left = [] if options.isolation == "fresh" else bed.call(leftovers, bed, self.groups)
         if self._trial is not None:
             self._trial.end(bed, found)
@@ -97,20 +101,6 @@ class TestRun(FixtureRun):
     @property
     def _is_again(self) -> bool:
         return self._trial is not None and self._trial.is_again
-
-    def _unused_faults(self) -> list[str]:
-        """And steps of scripts that did not run. Both end, whatever is kept between tests."""
-        faults, scripts = self.bed.hosted.fault_host.faults_if_used, self.bed.scripts_if_used
-        sentences: list[str] = []
-        if scripts is not None:
-            sentences += self.bed.call(scripts.unused)
-            self.bed.run(scripts.clear())
-        if faults is not None:
-            sentences += [each.text for each in faults.unused() if each.is_error]
-            if self._pool.coverage is not None:
-                self._pool.coverage.note_injected(faults.all_since_clear())
-            faults.clear()
-        return self.judged_unused(sentences)
 
 
 def _begun_artifacts(directory: Path, bed: Testbed, node: pytest.Item) -> "TestArtifacts":
@@ -153,10 +143,12 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
 
 
 @contextmanager
-def _running(pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions) -> Generator[FixtureRun]:
+def _running(
+    pool: TestbedPool, bed: Testbed, node: pytest.Item, options: FixtureOptions, *, is_block: bool = False
+) -> Generator[FixtureRun]:
     """With a testbed in this process."""
     isolation.begin(isolation.TestbedWorld(bed), options)
-    with from_set_up_to_verdict(TestRun(pool, bed, node, options)) as run:
+    with from_set_up_to_verdict(TestRun(pool, bed, node, options, is_block=is_block)) as run:
         yield run
 
 
@@ -167,19 +159,23 @@ def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
 
 
 @contextmanager
-def clean_world(pool: TestbedPool) -> Generator[Kafka]:
-    """For one example of Hypothesis: emptied, or restored where that is the mode of the session."""
-    options = pool.options
+def clean_world(pool: TestbedPool, running: Callable[[], pytest.Item]) -> Generator[Kafka]:
+    """For one example of Hypothesis: emptied, or restored where that is the mode of the session. Its end is judged as
+    that of a test. `running`: the test that runs."""
+    options, node = pool.options, running()
     if options.isolation != "snapshot":
         options = replace(options, isolation="reset")
     bed = pool.get(options)
-    world = isolation.TestbedWorld(bed) if isinstance(bed, Testbed) else bed
-    isolation.begin(world, options)
-    with pool.environment.naming(bootstrap_of(bed)):
+    if isinstance(bed, Testbed):
+        block = _running(pool, bed, node, options, is_block=True)
+    else:
+        block = bed.running(node, options, pool.audited)
+    with pool.environment.naming(bootstrap_of(bed)), block as run:
         try:
-            yield handle_of(bed)
-        finally:
-            isolation.end(world, options)
+            yield run.kafka()
+        except Exception:
+            pool.world_sections = run.shown(is_full=node.config.getoption("ottla_report") == "full")
+            raise
 
 
 def broker_fixture(
@@ -191,31 +187,48 @@ def broker_fixture(
     profile: str = "test",
     topics: Mapping[str, int] | None = None,
     data: str | Path = "auto",
-    deadline: float = 5.0,
+    deadline: float | None = None,
+    audit: str | None = None,
     unsynced: bool = False,
 ) -> Callable[..., Any]:
     """A pytest fixture of this name and scope that yields a `Kafka` of its own:
 
         orders_kafka = broker_fixture("orders_kafka", topics={"orders": 3})
 
-    Nothing is emptied between the tests of its scope, unless they call `reset`."""
+    Nothing is emptied between the tests of its scope, unless they call `reset`. At its end rules that never acted and
+    the audit are judged, as at the end of a test with `kafka`. `deadline`, in seconds, and `audit` are those of the
+    session (`ottla_deadline`, `ottla_audit`) unless they are given, and so is `--ottla-seed`."""
 
-    def opened() -> Generator[Kafka]:
+    def opened(pytestconfig: pytest.Config) -> Generator[Kafka]:
+        options = _scope_options(pytestconfig, deadline, audit)
         bed = Testbed(
             brokers=brokers,
             settings=settings,
             profile=profile,
             topics=topics,
             data=data,
-            deadline=deadline,
+            deadline=options.deadline,
+            fault_seed=options.fault_seed,
+            audit=options.audit,
             unsynced=unsynced,
         )
         bed.start()
         try:
-            yield Kafka(bed)
+            with judged_at_its_end(bed, name, options, pytestconfig):
+                yield Kafka(bed)
         finally:
             bed.stop()
 
     opened.__doc__ = f"{name}: a broker of its own."
     fixture: Callable[..., Any] = pytest.fixture(opened, scope=scope, name=name)  # pyright: ignore[reportUnknownMemberType]
     return fixture
+
+
+def _scope_options(config: pytest.Config, deadline: float | None, audit: str | None) -> FixtureOptions:
+    """Raises ConfigError."""
+    options = session_options(config)
+    return replace(
+        options,
+        deadline=options.deadline if deadline is None else deadline,
+        audit=options.audit if audit is None else audit,
+    )

@@ -10,6 +10,8 @@ import pytest
 from ottla.testing.fixture_options import PROCESS, FixtureOptions, session_options
 from ottla.testing.fixture_runs import AuditedTest
 from ottla.testing.handle import Kafka
+from ottla.testing.report import Section
+from ottla.testing.scoped_brokers import judged_at_its_end
 from ottla.testing.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class TestbedPool:
 
     def __init__(self, config: pytest.Config) -> None:
         self.options = session_options(config)
+        self._config = config
         self.shared = _shared(config, self.options)
         """The brokers that this worker shares with others, with --ottla-shared."""
         self.environment = AddressVariables(config.getini("ottla_env"))
@@ -82,6 +85,9 @@ class TestbedPool:
         """Brokers that run already, with --ottla-bootstrap or --ottla-control."""
         if self.given is not None:
             self._take(self.given)
+        self.world_sections: list[Section] = []
+        """Of the block of `kafka_world` that has failed in the running test."""
+        self._has_lent_session_broker = False
         self.trial: Trial | None = None
         """Of the test that is running, with --ottla-faults-matrix."""
         artifacts = config.getoption("ottla_artifacts")
@@ -104,6 +110,9 @@ class TestbedPool:
         self._beds[options.key] = bed
         if options.key == self.options.key:
             self.environment.name_session_broker(bootstrap_of(bed))
+            if self._has_lent_session_broker:
+                # Tests have changed it that emptied nothing.
+                bed.contents = None
         return bed
 
     def opened(self, options: FixtureOptions) -> "Testbed | RemoteWorld":
@@ -128,12 +137,20 @@ class TestbedPool:
             self._beds[self.options.key] = given.world(self.options.deadline, self.coverage)
         self.environment.name_session_broker(given.bootstrap)
 
-    def session_handle(self) -> Kafka:
-        """Raises ConfigError, StartError."""
-        if self.shared is None:
-            return handle_of(self.get(self.options))
-        self.environment.name_session_broker(self.shared.control.bootstrap)
-        return self.shared.kafka()
+    @contextmanager
+    def session_handle(self) -> Generator[Kafka]:
+        """Raises ConfigError, StartError. At the end the broker is judged, where it is in this process."""
+        if self.shared is not None:
+            self.environment.name_session_broker(self.shared.control.bootstrap)
+            yield self.shared.kafka()
+            return
+        bed = self.get(self.options)
+        self._has_lent_session_broker = True
+        if isinstance(bed, Testbed):
+            with judged_at_its_end(bed, "ottla", self.options, self._config):
+                yield Kafka(bed)
+        else:
+            yield bed.kafka()
 
     @property
     def uses_faults(self) -> bool:
@@ -180,10 +197,6 @@ def _shared(config: pytest.Config, options: FixtureOptions) -> "SharedBrokers | 
     from ottla.testing.shared.worker import SharedBrokers
 
     return SharedBrokers(given, options)
-
-
-def handle_of(bed: "Testbed | RemoteWorld") -> Kafka:
-    return Kafka(bed) if isinstance(bed, Testbed) else bed.kafka()
 
 
 def bootstrap_of(bed: "Testbed | RemoteWorld") -> str:

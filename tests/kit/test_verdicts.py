@@ -54,30 +54,33 @@ def test_rule_that_never_acted_fails_no_test_that_was_left(suite: pytest.Pyteste
 
 
 LEAKS = """
-from confluent_kafka import Consumer
+from confluent_kafka import Producer
 
 left = []
 
-def ask(kafka, client_id):
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": client_id, "client.id": client_id,
-                         "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20, "log_level": 0})
-    consumer.list_topics()
-    left.append(consumer)
+def send(producer):
+    producer.produce("orders", b"book")
+    assert producer.flush(20) == 0
+
+def leave_open(kafka, client_id):
+    left.append(Producer({"bootstrap.servers": kafka.bootstrap, "client.id": client_id, "log_level": 0,
+                          "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20}))
+    send(left[-1])
 
 def test_leaks(kafka):
-    ask(kafka, "former")
+    leave_open(kafka, "former")
 
 def test_innocent(kafka):
     # The client of the test before connects again.
-    left[0].list_topics()
+    send(left[0])
 
 def test_leaks_too(kafka):
-    left[0].list_topics()
-    ask(kafka, "latter")
+    send(left[0])
+    leave_open(kafka, "latter")
 
 def test_ends():
     while left:
-        left.pop().close()
+        left.pop().flush(0)
 """
 
 
@@ -92,11 +95,11 @@ def test_leak_is_an_error_of_the_test_that_left_it(suite: pytest.Pytester, where
     result.assert_outcomes(passed=4, errors=2, warnings=None)
     errors = result.stdout.str().partition("= ERRORS =")[2].partition("= warnings summary =")[0]
     first, _, second = errors.partition("ERROR at teardown of test_leaks_too")
-    assert re.search(r"client former#\d+ of test_leaks was not closed", first)
-    assert re.search(r"client latter#\d+ of test_leaks_too was not closed", second)
+    assert re.search(r"(producer|client) former#\d+ of test_leaks was not closed", first)
+    assert re.search(r"producer latter#\d+ of test_leaks_too was not closed", second)
     assert "former" not in second
     warnings = result.stdout.str().partition("= warnings summary =")[2]
-    assert re.search(r"OttlaWarning: client former#\d+ of test_leaks was not closed", warnings)
+    assert re.search(r"OttlaWarning: (producer|client) former#\d+ of test_leaks was not closed", warnings)
 
 
 ALL_WRONG = f"""{LOSES}
@@ -108,7 +111,8 @@ def test_all(kafka):
     lose(kafka)
     kafka.fault(api="Produce", topic="typo", do={{"drop": "response"}})
     left.append(Producer(kafka.client_config("producer") | {{"client.id": "former"}}))
-    left[0].list_topics()
+    left[0].produce("other", b"book")
+    assert left[0].flush(20) == 0
 
 def test_ends():
     left.clear()
@@ -123,6 +127,6 @@ def test_leak_hides_no_other_verdict(suite: pytest.Pytester) -> None:
 
     result.assert_outcomes(passed=2, errors=1)
     lines = result.stdout.str()
-    assert re.search(r"client former#\d+ of test_all was not closed", lines)
+    assert re.search(r"producer former#\d+ of test_all was not closed", lines)
     assert NEVER_HIT in lines
     assert "ottla: audit: 1 findings\nB1 orders-0" in lines

@@ -57,8 +57,7 @@ class RemoteRun(FixtureRun):
     def kafka_async(self) -> KafkaAsync:
         return RemoteKafkaAsync(self._control)
 
-    def sections(self, report: pytest.TestReport, *, is_full: bool) -> list[Section]:
-        del report
+    def shown(self, *, is_full: bool) -> list[Section]:
         shown: ControlReport = self._control.read(ControlReport, "GET", f"/v1/report?full={int(is_full)}")
         return [(each.title, each.text) for each in shown.sections]
 
