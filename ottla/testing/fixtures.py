@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.broker.config.options import ConfigError
+from ottla.broker.runtime import StartError
 from ottla.testing import isolation
 from ottla.testing.fixture_options import FixtureOptions, marked_options, session_options
 from ottla.testing.fixture_runs import FixtureRun, Leaks, from_set_up_to_verdict
@@ -112,6 +114,21 @@ def _begun_artifacts(directory: Path, bed: Testbed, node: pytest.Item) -> "TestA
 
 
 @contextmanager
+def one_sentence() -> Generator[None]:
+    """What is wrong with an option, or keeps brokers from starting, without the frames that have found it."""
+    try:
+        yield
+    except (ConfigError, StartError) as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def marked(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
+    """The options of a test, by its marker."""
+    with one_sentence():
+        return marked_options(pool.options, node)
+
+
+@contextmanager
 def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions | None = None) -> Generator[FixtureRun]:
     """A test with brokers of its options: those of the marker, or the ones given."""
     function = getattr(node, "function", None)
@@ -121,7 +138,7 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
             "`with kafka_world() as kafka:` in the test, which is a clean broker for each example",
             pytrace=False,
         )
-    options = marked_options(pool.options, node) if options is None else options
+    options = marked(pool, node) if options is None else options
     if pool.shared is not None and pool.shared.serve(node, options):
         with (
             pool.environment.naming(pool.shared.control.bootstrap),
@@ -130,7 +147,8 @@ def running_test(pool: TestbedPool, node: pytest.Item, options: FixtureOptions |
             yield shared
         return
     is_fresh = options.isolation == "fresh"
-    bed = pool.opened(options) if is_fresh else pool.get(options)
+    with one_sentence():
+        bed = pool.opened(options) if is_fresh else pool.get(options)
     with ExitStack() as ends:
         if is_fresh:
             # Also where the test does not come to its end.
@@ -153,7 +171,7 @@ def _running(
 
 
 def cluster_options(pool: TestbedPool, node: pytest.Item) -> FixtureOptions:
-    options = marked_options(pool.options, node)
+    options = marked(pool, node)
     brokers = max(options.brokers, 3)
     return replace(options, brokers=brokers, settings={**cluster_settings(brokers), **options.settings})
 

@@ -107,6 +107,10 @@ class Testbed:
         self._loop: BrokerLoop | None = None
         self._scratch: ScratchDirectory | None = None
 
+    def __reduce__(self) -> str:
+        """Of this and of all handles. Raises NotRunningError: multiprocessing gives a child what can be pickled."""
+        raise NotRunningError("a handle works in its own process only: give another one its bootstrap address instead")
+
     # Life.
 
     def start(self) -> None:

@@ -71,6 +71,43 @@ def test_address_is_of_the_broker_that_the_test_has(
     assert "at the end: of-the-machine" in result.stdout.lines
 
 
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ("topics=['orders']", "topics=['orders']): expected topics with their partitions, as in {\"orders\": 3}"),
+        ("settings=['a=b']", "settings=['a=b']): expected server properties, as in"),
+        ("faults=[{'drop': 'response'}]", "expected the name of a file with rules; a test makes rules of its own by"),
+        ("seed={'topics': {}}", "seed={'topics': {}}): expected the name of a file"),
+        ("brokers='3'", "brokers='3'): expected a whole number"),
+        ("clock='later'", "clock='later': expected one of real, frozen, or a datetime"),
+        ("settings={'num.partition': 3}", "num.partition"),
+    ],
+)
+@pytest.mark.parametrize("fixture", ["kafka", "kafka_cluster"])
+def test_wrong_marker_is_one_sentence(suite: pytest.Pytester, argument: str, sentence: str, fixture: str) -> None:
+    suite.makepyfile(f"import pytest\n\n@pytest.mark.kafka({argument})\ndef test_it({fixture}): pass\n")
+
+    result = run(suite)
+
+    result.assert_outcomes(errors=1)
+    assert sentence in result.stdout.str()
+    assert "fixtures.py" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("ottla_brokers = x", "ottla_brokers='x': expected a whole number"),
+        ("ottla_deadline = 5s", "ottla_deadline='5s': expected seconds, as a number"),
+    ],
+)
+def test_wrong_number_names_its_option(suite: pytest.Pytester, line: str, sentence: str) -> None:
+    ini(suite, line)
+    suite.makepyfile("def test_it(kafka): pass")
+
+    assert sentence in run(suite).stdout.str()
+
+
 BROKEN = """
 import json
 import os
