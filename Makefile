@@ -15,7 +15,7 @@ SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline test-pipeline-newest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs dist clean
+.PHONY: serve test pipeline test-pipeline test-pipeline-newest test-oldest-pytest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs dist clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -33,6 +33,11 @@ test-pipeline: $(PIPELINE_VENV)/classes
 # The same with the newest Spark that fits.
 test-pipeline-newest: $(NEWEST_VENV)/ready
 	$(MAKE) test-pipeline PIPELINE_VENV=$(NEWEST_VENV)
+
+# The plugin's own tests on the oldest pytest that it is for, which lies beside the pinned one.
+test-oldest-pytest: $(VENV)/ready-dev
+	$(BIN)/python -m pip install --quiet --upgrade --target build/pytest-8 "pytest>=8,<9"
+	PYTHONPATH=$(CURDIR)/build/pytest-8:$(CURDIR) $(BIN)/python -m pytest $(addprefix tests/kit/test_,plugin.py setups.py verdicts.py scope_verdicts.py)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
@@ -96,6 +101,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_KGO=1 $(BIN)/python -m pytest tests/clients/test_franz_go.py
 	OTTLA_FAILED_SEEDS=1 $(BIN)/python -m pytest tests/simulation/cluster/test_worlds.py
 	OTTLA_SUITE=1 $(BIN)/python -m pytest tests/kit/test_suite_isolation.py tests/kit/test_workers.py tests/kit/test_java_clients.py
+	$(MAKE) test-oldest-pytest
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
 	$(MAKE) storm MINUTES=$(MINUTES)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ottla.testing.coverage import Coverage
     from ottla.testing.faults.faults import Faults
     from ottla.testing.fixture_runs import FixtureRun
-    from ottla.testing.fixtures import TestbedPool
     from ottla.testing.handle import Kafka
     from ottla.testing.shared.shared_broker import SharedBroker
+    from ottla.testing.testbed_pool import TestbedPool
 
 MARKER_ARGUMENTS = (
     *("brokers", "settings", "profile", "isolation", "topics", "faults", "seed", "audit", "clock"),
@@ -36,6 +36,7 @@ SETTINGS_OF_PROFILE_TEST = 11
 
 _pool = pytest.StashKey["TestbedPool"]()
 _runs = pytest.StashKey["tuple[FixtureRun, ...]"]()
+_running = pytest.StashKey[pytest.Item]()
 _shared = pytest.StashKey["SharedBroker"]()
 _crashed = pytest.StashKey[list[str]]()
 _coverage_lines = pytest.StashKey[list[str]]()
@@ -198,20 +199,31 @@ def _shared_of(config: pytest.Config) -> "SharedBroker":
     return config.stash[_shared]
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[_running] = item
+
+
+# The outermost, to see what has become of an expected failure.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     detail = item.config.getoption("ottla_report")
     for run in item.stash.get(_runs, ()):
         run.has_failed |= report.failed
+        run.has_skipped |= report.skipped
     if report.failed and report.when != "teardown" and detail != "off":
         for run in item.stash.get(_runs, ()):
             report.sections += run.sections(report, is_full=detail == "full")
+        pool = item.config.stash.get(_pool, None)
+        report.sections += [] if pool is None else pool.world_sections
     if report.failed and report.when != "teardown" and item.config.getoption("ottla_hold"):
         _hold(item)
     if report.when == "teardown":
         # The test may be run again.
         item.stash[_runs] = ()
+        if _pool in item.config.stash:
+            item.config.stash[_pool].world_sections = []
     return report
 
 
@@ -319,7 +331,7 @@ def _pool_of(config: pytest.Config) -> "TestbedPool":
     pool = config.stash.get(_pool, None)
     if pool is None:
         with _without_collections():
-            from ottla.testing.fixtures import TestbedPool
+            from ottla.testing.testbed_pool import TestbedPool
 
         pool = config.stash[_pool] = TestbedPool(config)
     return pool
@@ -343,9 +355,10 @@ def _note(item: pytest.Item, run: "FixtureRun") -> None:
 
 
 @pytest.fixture(scope="session")
-def ottla(pytestconfig: pytest.Config) -> "Kafka":
+def ottla(pytestconfig: pytest.Config) -> "Iterator[Kafka]":
     """The handle of the session's broker. Nothing is emptied, unless tests take `kafka` too."""
-    return _pool_of(pytestconfig).session_handle()
+    with _pool_of(pytestconfig).session_handle() as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -365,21 +378,51 @@ def kafka(_kafka_run: "FixtureRun") -> "Kafka":
 
 
 @pytest.fixture
-def kafka_async(_kafka_run: "FixtureRun") -> "KafkaAsync":
-    """The same as `kafka`, with methods to await."""
-    return _kafka_run.kafka_async()
+def _cluster_run(request: pytest.FixtureRequest) -> "Iterator[FixtureRun]":
+    pool = _pool_of(request.config)
+    from ottla.testing.fixtures import cluster_options, running_test
+
+    with running_test(pool, request.node, cluster_options(pool, request.node)) as run:
+        _note(request.node, run)
+        yield run
+
+
+def _has_cluster_alone(request: pytest.FixtureRequest) -> bool:
+    """Whether the test takes `kafka_cluster`, and not `kafka`: then the other fixtures are of the cluster."""
+    names = request.node.fixturenames
+    return "kafka_cluster" in names and "kafka" not in names
 
 
 @pytest.fixture
-def kafka_faults(kafka: "Kafka") -> "Faults":
+def _test_run(request: pytest.FixtureRequest) -> "FixtureRun":
+    run: FixtureRun = request.getfixturevalue("_cluster_run" if _has_cluster_alone(request) else "_kafka_run")
+    return run
+
+
+@pytest.fixture
+def _test_handle(request: pytest.FixtureRequest) -> "Kafka":
+    """Of a project's own fixture `kafka`, if it has one."""
+    handle: Kafka = request.getfixturevalue("kafka_cluster" if _has_cluster_alone(request) else "kafka")
+    return handle
+
+
+@pytest.fixture
+def kafka_async(_test_run: "FixtureRun") -> "KafkaAsync":
+    """The same as `kafka`, with methods to await; of a test that has `kafka_cluster` and not `kafka`, the same as
+    that."""
+    return _test_run.kafka_async()
+
+
+@pytest.fixture
+def kafka_faults(_test_handle: "Kafka") -> "Faults":
     """Rules by which requests fail, wait or get lost. One that never acted is an error when the test ends."""
-    return kafka.faults
+    return _test_handle.faults
 
 
 @pytest.fixture
-def kafka_clock(kafka: "Kafka") -> "Iterator[BrokerClock]":
+def kafka_clock(_test_handle: "Kafka") -> "Iterator[BrokerClock]":
     """Broker time, frozen at the begin of the test, and the machine's again at its end."""
-    with kafka.clock.frozen() as clock:
+    with _test_handle.clock.frozen() as clock:
         yield clock
 
 
@@ -389,32 +432,27 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
     given = _pool_of(request.config).given
     if given is not None and given.has_no_control:
         return given.bootstrap
-    handle: Kafka = request.getfixturevalue("kafka")
+    handle: Kafka = request.getfixturevalue("_test_handle")
     return handle.bootstrap
 
 
 @pytest.fixture
-def kafka_topic(_kafka_run: "FixtureRun") -> Callable[..., str]:
+def kafka_topic(_test_run: "FixtureRun") -> Callable[..., str]:
     """`kafka_topic(partitions=3)` creates a topic with a name of its own, and gives the name. Other keywords are
     configs of the topic, with `_` for `.`."""
-    return _kafka_run.new_topic
+    return _test_run.new_topic
 
 
 @pytest.fixture
-def kafka_group(_kafka_run: "FixtureRun") -> Callable[[], str]:
+def kafka_group(_test_run: "FixtureRun") -> Callable[[], str]:
     """`kafka_group()` gives the id of a group that no other test has; it should have no members when the test ends."""
-    return _kafka_run.new_group
+    return _test_run.new_group
 
 
 @pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest) -> "Iterator[Kafka]":
+def kafka_cluster(_cluster_run: "FixtureRun") -> "Kafka":
     """The handle of three brokers, which copy all topics from each other; the test may kill and restart them."""
-    pool = _pool_of(request.config)
-    from ottla.testing.fixtures import cluster_options, running_test
-
-    with running_test(pool, request.node, cluster_options(pool, request.node)) as run:
-        _note(request.node, run)
-        yield run.kafka()
+    return _cluster_run.kafka()
 
 
 @pytest.fixture(scope="session")
@@ -423,4 +461,4 @@ def kafka_world(pytestconfig: pytest.Config) -> "Callable[[], AbstractContextMan
     pool = _pool_of(pytestconfig)
     from ottla.testing.fixtures import clean_world
 
-    return partial(clean_world, pool)
+    return partial(clean_world, pool, lambda: pytestconfig.stash[_running])

@@ -1,10 +1,10 @@
 """What ini, command line and the marker `kafka` say about the brokers of the fixtures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import pytest
 
@@ -18,6 +18,17 @@ UNUSED_FAULTS: Final = ("error", "warn", "ignore")
 CLOCKS: Final = ("real", "frozen")
 THREAD: Final = "thread"
 PROCESS: Final = "process"
+FILE: Final = (str, Path)
+MARKER_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "topics": (Mapping, 'topics with their partitions, as in {"orders": 3}'),
+    "settings": (Mapping, 'server properties, as in {"num.partitions": 3}'),
+    "faults": (FILE, "the name of a file with rules; a test makes rules of its own by kafka.fault(...)"),
+    "seed": (FILE, "the name of a file"),
+    "brokers": (int, "a whole number"),
+}
+"""What an argument of the marker has to be, where no list of choices says so."""
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -87,13 +98,13 @@ def session_options(config: pytest.Config) -> FixtureOptions:
     if wrong:
         raise ConfigError(f"ottla_settings: {wrong[0]!r} is not NAME=VALUE")
     return FixtureOptions(
-        brokers=int(config.getini("ottla_brokers")),
+        brokers=_number(config, "ottla_brokers", int),
         settings=settings,
         profile=config.getini("ottla_profile"),
         isolation=config.getoption("ottla_isolation") or config.getini("ottla_isolation"),
         topics={},
         data=config.getini("ottla_data"),
-        deadline=float(config.getini("ottla_deadline")),
+        deadline=_number(config, "ottla_deadline", float),
         leaks=config.getini("ottla_leaks"),
         unused_faults=config.getini("ottla_unused_faults"),
         fault_seed=cast("int", config.getoption("ottla_seed")),
@@ -103,10 +114,29 @@ def session_options(config: pytest.Config) -> FixtureOptions:
     )
 
 
+def _number(config: pytest.Config, name: str, kind: Callable[[str], N]) -> N:
+    """Raises ConfigError."""
+    text: str = config.getini(name)
+    try:
+        return kind(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "seconds, as a number"
+        raise ConfigError(f"{name}={text!r}: expected {expected}") from None
+
+
+def _check_marker(given: Mapping[str, object]) -> None:
+    """Raises ConfigError."""
+    for name, (kind, expected) in MARKER_TYPES.items():
+        value = given.get(name)
+        if value is not None and not isinstance(value, kind):
+            raise ConfigError(f"@pytest.mark.kafka({name}={value!r}): expected {expected}")
+
+
 def marked_options(options: FixtureOptions, node: pytest.Item) -> FixtureOptions:
     """The options with what the marker says; the settings of both hold. Raises ConfigError."""
     for marker in reversed(list(node.iter_markers("kafka"))):
         given: dict[str, Any] = dict(marker.kwargs)
+        _check_marker(given)
         settings = {**options.settings, **given.pop("settings", {})}
         if given.get("seed") is not None:
             given["seed"] = node.path.parent / given["seed"]

@@ -98,16 +98,14 @@ class TestbedWorld:
 
 def begin(world: World, options: IsolationOptions) -> None:
     """Before a test. Raises SeedError, OSError, and ConfigError for a seed where nothing is emptied."""
-    if options.isolation == "names":
-        if options.seed is not None:
-            raise ConfigError("a seed with isolation=names would be loaded again for each test: take reset or snapshot")
-        if world.contents:
-            # The seed of a test before this one, which restored it at its end.
-            world.reset()
-    else:
-        _prepare(world, options)
-    # From here on the test changes it.
-    world.contents = None
+    try:
+        if options.isolation == "names":
+            _prepare_names(world, options)
+        else:
+            _prepare(world, options)
+    finally:
+        # From here on the test changes it, and a seed that is refused may be there in part.
+        world.contents = None
 
 
 def end(world: World, options: IsolationOptions) -> list[str]:
@@ -126,6 +124,14 @@ def end(world: World, options: IsolationOptions) -> list[str]:
     if options.isolation == "snapshot" and name in known:
         return world.restore(name)
     return world.reset()
+
+
+def _prepare_names(world: World, options: IsolationOptions) -> None:
+    if options.seed is not None:
+        raise ConfigError("a seed with isolation=names would be loaded again for each test: take reset or snapshot")
+    if world.contents:
+        # The seed of a test before this one, which restored it at its end.
+        world.reset()
 
 
 def _prepare(world: World, options: IsolationOptions) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.testing.profile import LAXER, TEST_SETTINGS
 
 if TYPE_CHECKING:
-    from ottla.testing.fixtures import TestbedPool
     from ottla.testing.shared.shared_broker import SharedBroker
+    from ottla.testing.testbed_pool import TestbedPool
 
 FOREIGN_SHOWN: Final = 10
 

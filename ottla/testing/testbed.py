@@ -31,7 +31,7 @@ from ottla.testing.views import ConnectionView
 from ottla.testing.waits import Condition, WaitEnd, Waits
 from ottla.testing.wire import WireRing
 from ottla.testing.worker import BrokerLoop
-from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, ResetReport, WorldKeeper
+from ottla.testing.worlds import QUIET_TURNS, TURNS_MAX, LeakedClients, ResetReport, WorldKeeper
 from ottla.testing.writing import BrokerWriter
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Testbed:
         self.sources = Sources(self.reader, self.histories, self.wire, times.timeline.now_ms)
         self.auditor = Auditor(self.hosted, self.reader, self.wire, self.steps.damages)
         self.writer = BrokerWriter(self.hosted, self.sources, self.waits, self.wire)
-        self.world = WorldKeeper(self.hosted, self.histories, self.wire)
+        self.world, self._leaked = WorldKeeper(self.hosted, self.histories, self.wire), LeakedClients()
         self.contents: str | None = None
         """What the world is: EMPTY as at the start, the name of a snapshot, or None where it may be anything."""
         self.control = BrokerControl(self.hosted, self._around, self.steps, self.sources, self.waits)
@@ -106,6 +106,10 @@ class Testbed:
         self._topics, self._is_audited = dict(topics or {}), audit != "off"
         self._loop: BrokerLoop | None = None
         self._scratch: ScratchDirectory | None = None
+
+    def __reduce__(self) -> str:
+        """Of this and of all handles. Raises NotRunningError: multiprocessing gives a child what can be pickled."""
+        raise NotRunningError("a handle works in its own process only: give another one its bootstrap address instead")
 
     # Life.
 
@@ -245,7 +249,7 @@ class Testbed:
         await self._clear_scripts()
         self._clear_rules()
         self.clock.reset()
-        leaks = await self.open_connections()
+        leaks = await self._leaks()
         await self.control.heal()
         report = await self.world.reset(leaks, len(self.reader.group_ids()))
         self.clock.timeline.forget_latest()
@@ -285,7 +289,7 @@ class Testbed:
         self.snapshots.checked(name, members)
         await self._clear_scripts()
         self._clear_rules()
-        leaks = await self.open_connections()
+        leaks = await self._leaks()
         await self.control.heal()
         report = await self.snapshots.restore(name, leaks, members=members)
         self.clock.timeline.forget_latest()
@@ -306,11 +310,11 @@ class Testbed:
         return self.reader.connections(worker)
 
     async def left_open(self, test: str, worker: str = "") -> list[ConnectionView]:
-        """Those that were opened in the test, at its end. On a busy machine the kernel says some milliseconds later
-        that a client has closed one: they have `LATE_CLOSING_S` to go."""
+        """Those that clients of the test have open, at its end. On a busy machine the kernel says some milliseconds
+        later that a client has closed one: they have `LATE_CLOSING_S` to go."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + LATE_CLOSING_S
-        while left := [each for each in await self.open_connections(worker) if each.opened_in == test]:
+        while left := [each for each in await self._named_connections(worker) if each.opened_in == test]:
             if loop.time() >= ends_s:
                 break
             await asyncio.sleep(LOOK_S)
@@ -321,6 +325,15 @@ class Testbed:
     def _hints(self) -> list[str]:
         """What may be behind any wait that is over."""
         return self.clock.hints(of_wait=True)
+
+    async def _named_connections(self, worker: str = "") -> list[ConnectionView]:
+        return self._leaked.named(await self.open_connections(worker))
+
+    async def _leaks(self) -> list[ConnectionView]:
+        """All that are open, which are known from now on."""
+        leaks = await self._named_connections()
+        self._leaked.note(leaks)
+        return leaks
 
     def _log_damaged(self, log: Log) -> None:
         if self.snapshots_if_used is not None:

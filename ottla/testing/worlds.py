@@ -11,9 +11,9 @@ Each connection that is open at a reset is a leak: its client may go on, and whe
 names topics in its requests, the broker cannot know it from a client of the next test.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -63,6 +63,36 @@ def describe_leak(leak: ConnectionView) -> str:
     group = f" (group {', '.join(leak.groups)})" if leak.groups else ""
     test = f" of {leak.opened_in}" if leak.opened_in else ""
     return f"{kind} {leak.name}{group}{test} was not closed"
+
+
+class LeakedClients:
+    """Those that a test has left open. They connect again, and what they have open then is no leak of a later test.
+
+    A client is known by its name, software, address, principal and groups. So a later test that leaves another such
+    client open is taken for innocent: the leak of the earlier one has been named, and hides it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str | None, ...], list[ConnectionView]] = {}
+
+    def named(self, connections: Iterable[ConnectionView]) -> list[ConnectionView]:
+        """With the test that has left the client open in place of the one in which it has connected again."""
+        return [replace(each, opened_in=self._first_left_by(each) or each.opened_in) for each in connections]
+
+    def note(self, leaks: Iterable[ConnectionView]) -> None:
+        """At the end of a test: as `named` gives them."""
+        for each in leaks:
+            if each.opened_in and self._first_left_by(each) is None:
+                self._known.setdefault(_identity(each), []).append(each)
+
+    def _first_left_by(self, connection: ConnectionView) -> str | None:
+        known = self._known.get(_identity(connection), ())
+        # A consumer that has connected again need not have joined its group again.
+        tests = (each.opened_in for each in known if set(connection.groups) <= set(each.groups))
+        return next(tests, None)
+
+
+def _identity(connection: ConnectionView) -> tuple[str | None, ...]:
+    return connection.client_id, connection.software, connection.address, connection.principal
 
 
 class WorldKeeper:

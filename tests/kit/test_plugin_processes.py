@@ -44,6 +44,42 @@ def test_forked_child_is_refused_with_a_sentence(pytester: pytest.Pytester) -> N
     run(pytester).assert_outcomes(passed=2)
 
 
+def test_child_that_is_spawned_uses_the_address(pytester: pytest.Pytester) -> None:
+    """It begins with nothing of its parent: the handle cannot be given to it, and the address can."""
+    pytester.makepyfile(
+        """
+        import multiprocessing
+
+        import pytest
+        from confluent_kafka import Producer
+        from ottla import NotRunningError
+
+        def produce(bootstrap):
+            producer = Producer({"bootstrap.servers": bootstrap})
+            producer.produce("orders", b"book")
+            assert producer.flush(20) == 0
+
+        def test_spawn(kafka):
+            context = multiprocessing.get_context("spawn")
+            directory = kafka._bed._scratch.path
+            child = context.Process(target=produce, args=(kafka.bootstrap,))
+            child.start()
+            child.join(60)
+            assert child.exitcode == 0
+            assert [record.value for record in kafka.records("orders")] == [b"book"]
+            assert directory.exists()
+
+        def test_handle_is_not_for_it(kafka):
+            child = multiprocessing.get_context("spawn").Process(target=print, args=(kafka,))
+            with pytest.raises(NotRunningError, match="give another one its bootstrap address"):
+                child.start()
+            kafka.produce("orders", [b"pen"])
+        """
+    )
+
+    run(pytester).assert_outcomes(passed=2)
+
+
 def test_nothing_is_left_behind(pytester: pytest.Pytester) -> None:
     """No thread, no directory."""
     data = pytester.mkdir("data")

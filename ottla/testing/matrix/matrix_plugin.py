@@ -20,10 +20,10 @@ from ottla.testing.matrix.trial import Trial
 from ottla.testing.waits import DEADLINE_FACTOR
 
 if TYPE_CHECKING:
-    from ottla.testing.fixtures import TestbedPool
+    from ottla.testing.testbed_pool import TestbedPool
 
 Around: TypeAlias = Generator[None, object, object]
-FIXTURES: Final = ("_kafka_run", "kafka_cluster")
+FIXTURES: Final = ("_kafka_run", "_test_run", "_test_handle", "kafka_cluster")
 """A test with none of them has no broker of its own to inject faults into."""
 AGAIN_S: Final = 5
 """A run that does not end at its deadline is interrupted again so often: its cleaning up may hang too."""

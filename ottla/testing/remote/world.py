@@ -1,25 +1,73 @@
-"""The world of brokers in another process, as fixtures begin and end tests with it: all of it is asked over HTTP."""
+"""A test whose brokers are in another process, and the world of these: all of it is asked over HTTP."""
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from ottla.testing import isolation
+from ottla.testing.async_handle import KafkaAsync
 from ottla.testing.control.client import part
-from ottla.testing.control.documents import ConnectionList, Emptied, RestoreDocument, SnapshotNames
+from ottla.testing.control.documents import (
+    ConnectionList,
+    ControlReport,
+    Emptied,
+    RestoreDocument,
+    SnapshotNames,
+    TestEnd,
+)
 from ottla.testing.coverage import SECTIONS, Coverage
 from ottla.testing.fixture_options import FixtureOptions
-from ottla.testing.fixture_runs import AuditedTest
+from ottla.testing.fixture_runs import AuditedTest, FixtureRun, Leaks, from_set_up_to_verdict
 from ottla.testing.handle import Kafka
 from ottla.testing.remote.asking import RemoteControl
-from ottla.testing.remote.fixture_run import RemoteRun, running_remotely
+from ottla.testing.remote.async_handle import RemoteKafkaAsync
 from ottla.testing.remote.handle import RemoteKafka
+from ottla.testing.report import Section
 from ottla.testing.testbed import EMPTY
 from ottla.testing.worker import NotRunningError
 from ottla.testing.worlds import describe_leak
+
+NAME_LENGTH_MAX: Final = 1000
+
+
+class RemoteRun(FixtureRun):
+    """One test."""
+
+    def __init__(
+        self,
+        control: RemoteControl,
+        node: pytest.Item,
+        options: FixtureOptions,
+        audited: list[AuditedTest],
+        emptied: Callable[[], list[str]] = list,
+    ) -> None:
+        """`emptied` does what the isolation wants at the end, and gives what was open."""
+        super().__init__(node, options, audited)
+        self._control = control
+        self._emptied = emptied
+        self._name = node.name[:NAME_LENGTH_MAX]
+        control.ask("POST", "/v1/tests", {"name": self._name, "phase": "begin", "audit": options.audit})
+
+    def kafka(self) -> Kafka:
+        return RemoteKafka(self._control)
+
+    def kafka_async(self) -> KafkaAsync:
+        return RemoteKafkaAsync(self._control)
+
+    def shown(self, *, is_full: bool) -> list[Section]:
+        shown: ControlReport = self._control.read(ControlReport, "GET", f"/v1/report?full={int(is_full)}")
+        return [(each.title, each.text) for each in shown.sections]
+
+    def end(self) -> None:
+        mark = {"name": self._name, "phase": "end", "clear_faults": True, "groups": self.groups}
+        ended: TestEnd = self._control.read(TestEnd, "POST", "/v1/tests", mark)
+        left: Sequence[str] = () if self.options.isolation == "fresh" else ended.left
+        unused = self.judged_unused(list(ended.unused_faults))
+        leaks = Leaks(self._emptied(), ended.leaks)
+        self.conclude([each.finding() for each in ended.findings], unused, leaks, left)
 
 
 class RemoteWorld:
@@ -39,11 +87,11 @@ class RemoteWorld:
         return RemoteKafka(self.control)
 
     @contextmanager
-    def running(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> Generator[RemoteRun]:
+    def running(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> Generator[FixtureRun]:
         """From the state that the isolation gives a test to the verdict."""
         isolation.begin(self, options)
         run = RemoteRun(self.control, node, options, audited, lambda: isolation.end(self, options))
-        with running_remotely(run, node, options):
+        with from_set_up_to_verdict(run):
             yield run
 
     def hand_over_coverage(self) -> None:

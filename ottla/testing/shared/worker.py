@@ -9,11 +9,11 @@ from typing import Any, Final
 import pytest
 
 from ottla.testing.fixture_options import FixtureOptions
-from ottla.testing.fixture_runs import AuditedTest
+from ottla.testing.fixture_runs import AuditedTest, FixtureRun, from_set_up_to_verdict
 from ottla.testing.handle import Kafka
 from ottla.testing.remote.asking import RemoteControl
-from ottla.testing.remote.fixture_run import RemoteRun, running_remotely
 from ottla.testing.remote.handle import RemoteKafka
+from ottla.testing.remote.world import RemoteRun
 
 NAMES: Final = "names"
 FRESH: Final = "fresh"
@@ -41,12 +41,12 @@ class SharedBrokers:
         return options.key == self._options.key and _asked_isolation(node) != FRESH
 
     @contextmanager
-    def running(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> Generator[RemoteRun]:
+    def running(self, node: pytest.Item, options: FixtureOptions, audited: list[AuditedTest]) -> Generator[FixtureRun]:
         why = _why_not(node, options)
         if why is not None:
             pytest.fail(f"{why} (--ottla-shared): {INSTEAD}", pytrace=False)
         options = replace(options, isolation=NAMES)
-        with running_remotely(RemoteRun(self.control, node, options, audited), node, options) as run:
+        with from_set_up_to_verdict(RemoteRun(self.control, node, options, audited)) as run:
             yield run
 
 
