@@ -87,11 +87,21 @@ class LogReader:
             return select_waiting(read) if wait else select_nowait(read)
         except CorruptMessage:
             # A damaged index leads into the middle of a batch.
-            if segment is local.active or not segment.remake_indexes(local.index_interval):
+            if segment is local.active or not self._remade_indexes(segment):
                 raise
             return self._read_segment(n, segment, offset, max_bytes, upper_bound, min_one_batch, wait)
         except OSError as error:
             raise storage_error("read", segment.path(LOG_SUFFIX), error) from error
+        except InvalidBatchError as error:
+            # The indexes were missing, and could not be made of it.
+            raise CorruptMessage(f"{segment.name} is damaged: {error}") from error
+
+    def _remade_indexes(self, segment: Segment) -> bool:
+        """Raises KafkaStorageError: what the disk refuses says nothing about the records."""
+        try:
+            return segment.remake_indexes(self._local.index_interval)
+        except OSError as error:
+            raise storage_error("make the indexes again of", segment.path(LOG_SUFFIX), error) from error
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTxn]:
         """Those that records from `offset` up to `end_offset` may belong to, in the order of their markers (§43.3).
@@ -105,17 +115,23 @@ class LogReader:
             raise storage_error("read the transaction indexes of", self._local.directory, error) from error
 
     def bytes_between(self, offset: int, upper_bound: int) -> int:
-        """About how many bytes a reader at `offset` has before it; exact where a read stopped or the log ends."""
+        """About how many bytes a reader at `offset` has before it; exact where a read stopped or the log ends. Raises
+        KafkaStorageError, CorruptMessage: it may have to read indexes."""
         local = self._local
         if offset >= upper_bound:
             return 0
         active, is_to_the_end = local.active, upper_bound >= local.log_end_offset
-        if is_to_the_end and offset >= active.base_offset:
-            # As almost always: each append asks for each fetch that waits for it.
-            return active.size - active.anchor_for(offset).position
-        first, last = self._segments.index_of(offset), self._segments.index_of(upper_bound)
-        begin = self._segments[first].anchor_for(offset).position
-        end = active.size if is_to_the_end else self._segments[last].anchor_for(upper_bound).position
+        try:
+            if is_to_the_end and offset >= active.base_offset:
+                # As almost always: each append asks for each fetch that waits for it.
+                return active.size - active.anchor_for(offset).position
+            first, last = self._segments.index_of(offset), self._segments.index_of(upper_bound)
+            begin = self._segments[first].anchor_for(offset).position
+            end = active.size if is_to_the_end else self._segments[last].anchor_for(upper_bound).position
+        except OSError as error:
+            raise storage_error("read the indexes of", local.directory, error) from error
+        except InvalidBatchError as error:
+            raise CorruptMessage(f"{local.directory.name} is damaged: {error}") from error
         return sum(self._segments[n].size for n in range(first, last)) + end - begin
 
     def is_in_later_segment(self, offset: int, reader_offset: int) -> bool:

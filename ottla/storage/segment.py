@@ -203,17 +203,9 @@ class Segment:
         offsets, times = self._offset_index, self._time_index
         if offsets is None or times is None:
             offsets, times = self._load_indexes()
-        return _mark_of(
-            (
-                self.end_position,
-                self._unindexed_bytes,
-                self.max_timestamp,
-                self.max_timestamp_offset,
-                self.first_timestamp,
-                len(offsets),
-                len(times),
-            )
-        )
+        end, unindexed, first = self.end_position, self._unindexed_bytes, self.first_timestamp
+        latest, latest_offset = self.max_timestamp, self.max_timestamp_offset
+        return _mark_of((end, unindexed, latest, latest_offset, first, len(offsets), len(times)))
 
     def rewind(self, mark: SegmentMark) -> None:
         """Forget all batches noted since `mark` was taken."""
@@ -333,21 +325,27 @@ class Segment:
     def remake_indexes(self, interval_bytes: int) -> bool:
         """Replace the indexes of an inactive segment, where reading by them led astray, by new ones.
 
-        False if that was done before or cannot be done, so that the log file itself is to blame.
+        False if that was done before or cannot be done, so that the log file itself is to blame. Raises OSError.
         """
         if self._indexes_were_remade:
             return False
-        self._indexes_were_remade = True
-        fresh = Segment(self._files, self._directory, self.base_offset)
-        fresh.size = self.size
         try:
-            fresh.rebuild_indexes(interval_bytes)
+            indexes = self._rebuilt_indexes(interval_bytes)
         except InvalidBatchError:
+            self._indexes_were_remade = True
             return False
+        self._indexes_were_remade = True
         self.release()
-        self._offset_index, self._time_index = fresh.offset_index, fresh.time_index
+        self._offset_index, self._time_index = indexes
         self._read_ends.clear()
         return True
+
+    def _rebuilt_indexes(self, interval_bytes: int) -> tuple[OffsetIndex, TimeIndex]:
+        """Those of the log file, written. Raises OSError, InvalidBatchError; what is known of the batches stays."""
+        fresh = Segment(self._files, self._directory, self.base_offset, suffix=self._suffix)
+        fresh.size = self.size
+        fresh.rebuild_indexes(interval_bytes)
+        return fresh.offset_index, fresh.time_index
 
     def note_scanned(self, header: BatchHeader, interval_bytes: int) -> None:
         """Account for a batch that was read from the file itself."""
@@ -356,8 +354,7 @@ class Segment:
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         found = self._read_indexes()
         if found is None:
-            self.rebuild_indexes(LogConfig().index_interval_bytes)
-            found = self.offset_index, self.time_index
+            found = self._rebuilt_indexes(LogConfig().index_interval_bytes)
         self._offset_index, self._time_index = found
         self._note_fullness(*found)
         return found
@@ -385,10 +382,9 @@ class Segment:
 
     def remember_read_end(self, offset: int, position: int) -> None:
         """A reader has got as far as `offset`, which begins at `position`, and will most likely go on there."""
-        ends = self._read_ends
-        if len(ends) >= READ_ENDS_REMEMBERED:
-            del ends[next(iter(ends))]
-        ends[offset] = position
+        if len(self._read_ends) >= READ_ENDS_REMEMBERED:
+            del self._read_ends[next(iter(self._read_ends))]
+        self._read_ends[offset] = position
 
     def batches_from(self, position: int, *, check_crc: bool = False) -> Iterator[ScannedBatch]:
         return scan(self.file, position, self.size, check_crc=check_crc)

@@ -8,12 +8,14 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
+from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.timer.purgatory import Purgatory
 from tests.broker.wire import (
     batch,
     client_of,
     create_topic,
+    fetch_request,
     parked_fetch,
     produce,
     running_broker,
@@ -101,6 +103,25 @@ async def test_a_lagging_reader_does_not_wait_beyond_a_roll(tmp_path: Path) -> N
         response = await reader.receive(FetchResponse, 11)
 
     assert fetched(response) == [[value]]
+
+
+async def test_fetch_whose_bytes_cannot_be_counted_waits_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index could not be read. What is wrong says the response."""
+    async with running_broker(tmp_path) as broker, client_of(broker) as client, client_of(broker) as producer:
+        await create_topic(client, "t")
+        client.send(fetch_request("t", min_bytes=1_000_000, max_wait_ms=30_000), 11)
+        await until(broker, lambda: len(broker.replicas.delayed_fetch) == 1)
+
+        def refuse(*_: int) -> int:
+            raise KafkaStorageError("too many files are open")
+
+        monkeypatch.setattr(broker.replicas.partition("t", 0).log, "bytes_between", refuse)
+        await produce(producer, "t", b"a")
+        response = await client.receive(FetchResponse, 11)
+
+    assert values_of(response.responses[0].partitions[0].records) == [b"a"]
 
 
 async def test_too_many_parked_partitions_end_the_oldest_wait(tmp_path: Path) -> None:

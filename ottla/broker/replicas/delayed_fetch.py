@@ -25,6 +25,7 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, ReadTurns
+from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -142,12 +143,17 @@ class DelayedFetch(FetchOperation):
         """Counts what can be read of the partition now; says whether the wait is over (§15.3.1)."""
         if partition.leader_epoch != watch.leader_epoch or partition.leader_id != watch.leader_id:
             return True
-        target, bound = watch.target, partition.upper_bound(self._isolation_level)
-        if bound <= target.fetch_offset and not watch.readable_bytes:
-            return bound < target.fetch_offset
-        if bound < target.fetch_offset or partition.log.is_in_later_segment(bound, target.fetch_offset):
+        target = watch.target
+        try:
+            bound = partition.upper_bound(self._isolation_level)
+            if bound <= target.fetch_offset and not watch.readable_bytes:
+                return bound < target.fetch_offset
+            if bound < target.fetch_offset or partition.log.is_in_later_segment(bound, target.fetch_offset):
+                return True
+            readable_bytes = min(partition.log.bytes_between(target.fetch_offset, bound), target.max_bytes)
+        except KafkaError:
+            # The response says what is wrong.
             return True
-        readable_bytes = min(partition.log.bytes_between(target.fetch_offset, bound), target.max_bytes)
         self._readable_bytes += readable_bytes - watch.readable_bytes
         watch.readable_bytes = readable_bytes
         return self._readable_bytes >= self._min_bytes

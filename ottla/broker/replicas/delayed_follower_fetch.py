@@ -161,7 +161,12 @@ class DelayedFollowerFetch(FetchOperation):
             return False
         if self._min_bytes <= 1 or log.is_in_later_segment(end_offset, target.fetch_offset):
             return True
-        self._readable[target.key] = min(log.bytes_between(target.fetch_offset, end_offset), target.max_bytes)
+        try:
+            readable_bytes = log.bytes_between(target.fetch_offset, end_offset)
+        except KafkaError:
+            # The response says what is wrong.
+            return True
+        self._readable[target.key] = min(readable_bytes, target.max_bytes)
         return sum(self._readable.values()) >= self._min_bytes
 
     def on_complete(self) -> None:
