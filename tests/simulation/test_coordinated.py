@@ -19,9 +19,9 @@ FOUND = {
     "sends markers before the decision": "I-36",
     "answers before the decision": "I-37",
     "asks no coordinator": "I-38",
-    "answers a pair before the abort": "I-8",
+    "answers a pair before the abort": "answers",
 }
-FIRST_SEEDS = {"answers a pair before the abort": 110}
+FIRST_SEEDS = {"answers a pair before the abort": 213}
 
 
 def test_transactions_are_coordinated_and_judged() -> None:
