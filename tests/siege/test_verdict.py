@@ -1,11 +1,13 @@
 """What breaks a promise, and which attack it is counted for."""
 
+import math
 from typing import Any
 
 import pytest
 
 from tests.histories.events import Acknowledged, FinalLog, Sent
-from tests.siege.attacks.attack import AT_A_TIME
+from tests.siege.attacks.attack import AT_A_TIME, Attack
+from tests.siege.attacks.connections import Connections
 from tests.siege.attacks.full_disk import FullDisk
 from tests.siege.attacks.half_open import HalfOpen
 from tests.siege.attacks.request_floods import SmallRequests
@@ -34,6 +36,9 @@ def round_of(**fields: Any) -> Round:
         "longest_step_ms": 3,
         "log": [],
         "failures": [],
+        "quiet_ms": [1.0],
+        "loud_ms": [1.0],
+        "sent": 10,
         "acknowledged": 10,
     }
     return Round(**(given | fields))
@@ -53,8 +58,13 @@ def test_a_round_in_which_all_went_well_breaks_nothing() -> None:
         ({"lost": 2}, "2 acknowledged records are lost"),
         ({"sessions_lost": 1}, "1 sessions were lost"),
         ({"peak_bytes": 600 * MIB}, "600 MiB were resident, 512 MiB are allowed"),
-        ({"acknowledged": 0}, "no record was acknowledged"),
-        ({"quiet_ms": [1.0], "loud_ms": [6.0]}, "p99 of produce is 6.0 times what it was before, 5 are allowed"),
+        ({"sent": 1_000, "acknowledged": 989}, "11 of 1,000 records were not acknowledged"),
+        ({"sent": 0, "acknowledged": 0}, "no record was sent"),
+        ({"loud_ms": [6.0]}, "p99 of produce is 6.0 times what it was before, 5 are allowed"),
+        ({"loud_ms": [1.0, math.inf]}, "p99 of produce is inf times what it was before, 5 are allowed"),
+        ({"loud_ms": []}, "the probe sent no record during the attack"),
+        ({"quiet_ms": []}, "p99 of produce is not known before the attack"),
+        ({"quiet_ms": [1.0, math.inf]}, "p99 of produce is not known before the attack"),
         ({"after": usage(connections=8)}, "not released: 3 connections"),
         ({"after": usage(parked_fetches=100)}, "not released: 98 parked fetches"),
         ({"after": usage(descriptors=200)}, "not released: 120 descriptors"),
@@ -74,6 +84,23 @@ def test_memory_in_use_is_to_be_given_back_in_the_end(more: int, kept: list[str]
     assert after.kept_since(before) == []
 
 
+def test_one_percent_of_records_may_stay_in_doubt() -> None:
+    assert list(round_of(sent=1_000, acknowledged=990).broken(512 * MIB)) == []
+
+
+def test_records_that_are_never_acknowledged_wait_for_ever() -> None:
+    report = Report(512 * MIB, rounds=[round_of()])
+
+    report.fill([sent(500_000, 0), sent(1_500_000, 1)], {}, [])
+
+    (found,) = report.rounds
+    assert (found.quiet_ms, found.loud_ms) == ([math.inf], [math.inf])
+    assert list(found.broken(512 * MIB, judges_latency=False)) == [
+        "1 of 1 records were not acknowledged",
+        "p99 of produce is not known before the attack",
+    ]
+
+
 def test_an_attack_that_may_delay_is_not_held_to_p99() -> None:
     slow = {"quiet_ms": [1.0], "loud_ms": [100.0]}
 
@@ -81,9 +108,10 @@ def test_an_attack_that_may_delay_is_not_held_to_p99() -> None:
     assert list(round_of(**slow).broken(512 * MIB, judges_latency=False)) == []
 
 
+@pytest.mark.parametrize("attack", [HalfOpen, Connections])
 @pytest.mark.parametrize(("reached", "breaks"), [(2_958, [TOO_FEW]), (5_000, [])])
-def test_an_attack_that_was_too_small_proves_nothing(reached: int, breaks: list[str]) -> None:
-    found = round_of(attack=HalfOpen, done={AT_A_TIME: reached})
+def test_an_attack_that_was_too_small_proves_nothing(attack: type[Attack], reached: int, breaks: list[str]) -> None:
+    found = round_of(attack=attack, done={AT_A_TIME: reached})
 
     assert list(found.broken(512 * MIB)) == breaks
     assert list(found.broken(512 * MIB, judges_latency=False)) == []
@@ -103,7 +131,7 @@ def test_records_are_counted_for_the_attack_that_they_met() -> None:
 
     (found,) = report.rounds
     assert (found.sent, found.acknowledged, found.lost, found.sessions_lost) == (4, 3, 1, 1)
-    assert (found.quiet_ms, found.loud_ms, found.ratio) == ([2.0], [2.0, 2.0], 1.0)
+    assert (found.quiet_ms, found.loud_ms, found.ratio) == ([2.0], [2.0, 2.0, math.inf], math.inf)
 
 
 def test_sessions_of_the_attackers_own_groups_may_expire() -> None:

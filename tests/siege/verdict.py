@@ -1,5 +1,6 @@
 """What a siege has found: a row for each attack, and the promises that were broken."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,9 @@ from tests.siege.probe import GROUP as PROBE_GROUP
 from tests.siege.probe import NAME as PROBE
 from tests.storm.settings import GROUP
 
+# Of the records that are sent while an attack may not delay them. A connection that ends takes those with it that are
+# under way, and the probe sends each once.
+UNACKNOWLEDGED_SHARE_MAX = 0.01
 OUR_GROUPS = (GROUP, PROBE_GROUP)
 
 
@@ -42,7 +46,7 @@ class Round:
     log: Sequence[Mapping[str, object]]
     failures: list[str]
     quiet_ms: list[float] = field(default_factory=list)
-    """How long each of the probe's records waited for its acknowledgement, sorted."""
+    """How long each of the probe's records waited for its acknowledgement, sorted: infinitely without one."""
     loud_ms: list[float] = field(default_factory=list)
     sessions_lost: int = 0
     sent: int = 0
@@ -51,8 +55,9 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        quiet = percentile(self.quiet_ms, 99)
-        return percentile(self.loud_ms, 99) / quiet if quiet else 0.0
+        """Infinite where either p99 is not known."""
+        quiet, loud = percentile(self.quiet_ms, 99), percentile(self.loud_ms, 99)
+        return loud / quiet if 0 < quiet < math.inf and loud else math.inf
 
     def broken(self, memory_max_bytes: int, *, judges_latency: bool = True) -> Iterator[str]:
         """Each promise that does not hold, in a sentence."""
@@ -63,15 +68,25 @@ class Round:
             yield f"{self.sessions_lost} sessions were lost"
         if self.peak_bytes > memory_max_bytes:
             yield f"{self.peak_bytes >> 20} MiB were resident, {memory_max_bytes >> 20} MiB are allowed"
-        if not self.acknowledged and May.DELAY not in self.attack.may:
-            yield "no record was acknowledged"
-        most = self.attack.ratio_max
-        if judges_latency and self.ratio > most and May.DELAY not in self.attack.may:
-            yield f"p99 of produce is {self.ratio:.1f} times what it was before, {most:g} are allowed"
+        if May.DELAY not in self.attack.may:
+            yield from self._refused_or_late(judges_latency)
         reached, wanted = self.done.get(AT_A_TIME, 0), self.attack.at_a_time
         if judges_latency and reached < wanted:
             yield f"the attack held {reached:,} connections at a time, not {wanted:,}"
         yield from (f"not released: {each}" for each in self.after.kept_since(self.before))
+
+    def _refused_or_late(self, judges_latency: bool) -> Iterator[str]:
+        unacknowledged, most = self.sent - self.acknowledged, self.attack.ratio_max
+        if not self.sent:
+            yield "no record was sent"
+        if unacknowledged > UNACKNOWLEDGED_SHARE_MAX * self.sent:
+            yield f"{unacknowledged:,} of {self.sent:,} records were not acknowledged"
+        if not self.loud_ms:
+            yield "the probe sent no record during the attack"
+        elif not 0 < percentile(self.quiet_ms, 99) < math.inf:
+            yield "p99 of produce is not known before the attack"
+        elif judges_latency and self.ratio > most:
+            yield f"p99 of produce is {self.ratio:.1f} times what it was before, {most:g} are allowed"
 
 
 @dataclass
@@ -114,11 +129,11 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def _waits(sent: Mapping[str, Sent], acknowledged: Mapping[str, Acknowledged], window: Window) -> list[float]:
-    """Of the probe's records that were sent in the window; those that were not acknowledged count nowhere here."""
+    """Of the probe's records that were sent in the window."""
     return sorted(
-        (acknowledged[value].at_us - event.at_us) / 1000
+        (acknowledged[value].at_us - event.at_us) / 1000 if value in acknowledged else math.inf
         for value, event in sent.items()
-        if event.producer.startswith(PROBE) and event.at_us in window and value in acknowledged
+        if event.producer.startswith(PROBE) and event.at_us in window
     )
 
 

@@ -25,6 +25,17 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the broker has ended it. Takes the answers, which nothing comes of."""
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1 << 16)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 class Wire:
     """Errors are OSErrors; a broker that closes the connection is one."""
 

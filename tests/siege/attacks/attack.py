@@ -11,7 +11,7 @@ from enum import Flag, auto
 from pathlib import Path
 from typing import ClassVar
 
-from tests.siege.wire import Address, Wire
+from tests.siege.wire import Address, Wire, has_ended
 
 BAIT = "siege-bait"
 """A topic with `BAIT_PARTITIONS` partitions of a megabyte each, to fetch and to ask about."""
@@ -48,6 +48,10 @@ class Target:
         while (left_s := ends - time.monotonic()) > 0:
             yield left_s
 
+    def descriptors(self) -> int:
+        """How many the broker has: what it has accepted has one each."""
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
+
     def pause(self, seconds: float) -> None:
         """Where there is nothing to wait for but time."""
         time.sleep(seconds)
@@ -74,6 +78,10 @@ class Attack(ABC):
         """For as long as `target.until_over`. An OSError of one connection is part of the game; one that comes out of
         here is a failure."""
 
+    def count_at_a_time(self, descriptors_before: int) -> None:
+        """Looks how many connections the broker holds now, beyond the descriptors that it had before the attack."""
+        self.done[AT_A_TIME] = max(self.done[AT_A_TIME], self.target.descriptors() - descriptors_before)
+
     def clean_up(self) -> None:  # noqa: B027 - most leave nothing behind but connections
         """Takes away what a broker has to keep, such as topics, so that it can be asked to have released the rest."""
 
@@ -88,3 +96,14 @@ class Attack(ABC):
                 made.append(self.connect(**options))
         self.done["connections"] += len(made)
         return made
+
+
+def still_held(wires: list[Wire]) -> list[Wire]:
+    """Those that the broker has not ended; the others are closed."""
+    held: list[Wire] = []
+    for wire in wires:
+        if has_ended(wire.socket):
+            wire.socket.close()
+        else:
+            held.append(wire)
+    return held

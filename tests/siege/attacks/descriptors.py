@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.siege.attacks.attack import Attack
+from tests.siege.attacks.attack import Attack, still_held
 from tests.siege.broker import descriptors_of, limit_descriptors
 from tests.siege.wire import Wire
 
@@ -40,19 +40,6 @@ class Descriptors(Attack):
                 with suppress(OSError):
                     early.call(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 4)
             # Those that the broker could not take are closed; others take their place at once.
-            held = [wire for wire in held if not _is_closed(wire)]
+            held = still_held(held)
         for wire in held:
             wire.reset()
-
-
-def _is_closed(wire: Wire) -> bool:
-    wire.socket.setblocking(False)
-    try:
-        closed = not wire.socket.recv(1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        closed = True
-    if closed:
-        wire.socket.close()
-    return closed

@@ -8,11 +8,10 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
-from tests.siege.attacks.attack import AT_A_TIME, Attack
+from tests.siege.attacks.attack import Attack
 from tests.siege.attacks.connections import ASK_VERSIONS
-from tests.siege.wire import Address, reset
+from tests.siege.wire import Address, has_ended, reset
 
 COUNT = 5_000
 # Some are always on their way: ended by the broker, or not yet accepted.
@@ -42,7 +41,7 @@ class HalfOpen(Attack):
         self._poll = select.epoll()
         self._connecting: dict[int, tuple[socket.socket, bytes]] = {}
         self._open: dict[int, socket.socket] = {}
-        before, began_s, past = self._descriptors(), time.monotonic(), 0
+        before, began_s, past = self.target.descriptors(), time.monotonic(), 0
         look_at_s = began_s
         for _ in self.target.until_over():
             due = int((time.monotonic() - began_s) * PER_SECOND) - past
@@ -53,7 +52,7 @@ class HalfOpen(Attack):
                 self._go_on(descriptor)
             if time.monotonic() >= look_at_s:
                 look_at_s += LOOK_EVERY_S
-                self.done[AT_A_TIME] = max(self.done[AT_A_TIME], self._descriptors() - before)
+                self.count_at_a_time(before)
         for connection in (*self._open.values(), *(each for each, _ in self._connecting.values())):
             reset(connection)
 
@@ -65,10 +64,6 @@ class HalfOpen(Attack):
             (self.target.tls, lambda: hello[: chance.randrange(1, len(hello))]),
             (self.target.tls, lambda: hello),
         ]
-
-    def _descriptors(self) -> int:
-        """Of the broker: what it has accepted has one each."""
-        return sum(1 for _ in Path(f"/proc/{self.target.pid}/fd").iterdir())
 
     def _begin(self, address: Address, start: Callable[[], bytes]) -> None:
         connection = socket.socket()
@@ -88,7 +83,7 @@ class HalfOpen(Attack):
             self._open[descriptor] = connection
             self._poll.modify(descriptor, select.EPOLLIN)
             self.done["connections"] += 1
-        elif _has_ended(self._open[descriptor]):
+        elif has_ended(self._open[descriptor]):
             self._poll.unregister(descriptor)
             self._open.pop(descriptor).close()
             self.done["connections that the broker ended"] += 1
@@ -108,13 +103,3 @@ def _has_sent(connection: socket.socket, start: bytes) -> bool:
         return connection.send(start) == len(start)
     except OSError:
         return False
-
-
-def _has_ended(connection: socket.socket) -> bool:
-    """Takes the answers, which nothing comes of."""
-    try:
-        return not connection.recv(1 << 16)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
