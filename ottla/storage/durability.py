@@ -76,7 +76,7 @@ class FlushWork:
             for file in self._log_files:
                 file.fsync()
             for path in self._other_paths:
-                if self.open_error is None and self._files.exists(path):
+                if self.open_error is None:
                     self._sync_other(path)
         except OSError as error:
             self.sync_error = error
@@ -103,6 +103,8 @@ class FlushWork:
 
     def _sync_other(self, path: Path) -> None:
         try:
+            if not self._files.exists(path):
+                return
             file = self._files.open(path)
         except OSError as error:
             self.open_error = error

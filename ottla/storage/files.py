@@ -71,7 +71,9 @@ class FileSystem(Protocol):
         """The file at `path`, created empty if it is not there."""
         ...
 
-    def exists(self, path: AnyPath) -> bool: ...
+    def exists(self, path: AnyPath) -> bool:
+        """Raises OSError where the disk does not say: a file taken for gone would stay, and be found again."""
+        ...
 
     def size(self, path: AnyPath) -> int:
         """Raises FileNotFoundError."""
@@ -256,7 +258,11 @@ class OsFileSystem:
         return OsFile(open_descriptor(path))
 
     def exists(self, path: AnyPath) -> bool:
-        return os.path.exists(path)  # noqa: PTH110 - a Path would be made of text
+        try:
+            os.stat(path)  # noqa: PTH116 - a Path would be made of text
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def size(self, path: AnyPath) -> int:
         return os.stat(path).st_size  # noqa: PTH116 - as above

@@ -35,6 +35,10 @@ class Loss(Enum):
 
 HOLE_BYTES = 64
 """Smaller than a page, as the files of tests are smaller than real ones."""
+NEED_DESCRIPTORS = ("open", "read_bytes", "duplicate", "list_directory", "sync_directory")
+"""What a process without descriptors cannot do."""
+LOOKS = ("size", "modified_ms", "exists")
+"""What a bad disk may refuse to say of a file, and needs no descriptor."""
 
 Operation = tuple[Any, ...]
 _METHODS = {
@@ -126,6 +130,7 @@ class FakeFile:
         return len(self.inode.content)
 
     def duplicate(self) -> "FakeFile":
+        self._disk.maybe_fail("duplicate")
         return FakeFile(self._disk, self.inode)
 
     def close(self) -> None:
@@ -355,19 +360,24 @@ class FakeDisk:
         return FakeFile(self, self._inode_at(path))
 
     def exists(self, path: AnyPath) -> bool:
+        self.maybe_fail("exists")
         return str(path) in self._names or self._has_name(path)
 
     def size(self, path: AnyPath) -> int:
+        self.maybe_fail("size")
         return len(self._inode_at(path).content)
 
     def modified_ms(self, path: Path) -> int:
+        self.maybe_fail("modified_ms")
         self._inode_at(path)
         return 0
 
     def read_bytes(self, path: AnyPath) -> bytes:
+        self.maybe_fail("read_bytes")
         return bytes(self._inode_at(path).content)
 
     def list_directory(self, path: Path) -> list[str]:
+        self.maybe_fail("list_directory")
         return sorted(self._names[str(path)])
 
     def is_directory(self, path: Path) -> bool:

@@ -264,6 +264,20 @@ def test_names_that_change_during_their_sync_are_synced_again() -> None:
     assert log.has_durable_names
 
 
+def test_flush_that_may_not_look_for_a_file_can_be_repeated() -> None:
+    """Nothing was synced that could be lost."""
+    disk = FakeDisk()
+    log = new_log(disk)
+    append(log, batch("a"))
+    disk.fail("exists", OSError(errno.EIO, "bad"))
+
+    with pytest.raises(KafkaStorageError, match="input/output error"):
+        log.flush()
+
+    assert log.failure is None
+    assert log.flush() == 1
+
+
 class Shortage(FakeDisk):
     """No further file can be opened, while there `is_one`."""
 

@@ -1,12 +1,15 @@
 """The operating system's files do what the room relies on, and the fake disk does the same."""
 
+import errno
 import os
+import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ottla.storage.files import IOV_MAX, FileSystem, OsFileSystem, write_atomically
-from tests.fakes.disk import FakeDisk, Loss
+from ottla.storage.files import IOV_MAX, File, FileSystem, OsFileSystem, write_atomically
+from tests.fakes.disk import LOOKS, NEED_DESCRIPTORS, FakeDisk, Loss
 
 FILE_SYSTEMS = [OsFileSystem, FakeDisk]
 
@@ -86,6 +89,74 @@ def test_a_lock_is_held_by_one(files: FileSystem, tmp_path: Path) -> None:
     assert files.lock(tmp_path / ".lock") is None
     lock.release()
     assert files.lock(tmp_path / ".lock") is not None
+
+
+def test_fake_refuses_what_needs_a_descriptor(tmp_path: Path) -> None:
+    """EMFILE hits the same operations of the real one."""
+    real = OsFileSystem()
+    file = real.open(tmp_path / "f")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The lowest free number is the limit.
+    lowest = os.open(tmp_path, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        refused = _refused(real, file, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert refused == dict.fromkeys(NEED_DESCRIPTORS, errno.EMFILE)
+
+
+def test_fake_fails_once_for_each_failure_that_is_set(tmp_path: Path) -> None:
+    disk = FakeDisk()
+    disk.make_directory(tmp_path)
+    file = disk.open(tmp_path / "f")
+    for operation in (*NEED_DESCRIPTORS, *LOOKS, "pread"):
+        disk.fail(operation, OSError(errno.EIO, "bad"))
+
+    refused = _refused(disk, file, tmp_path)
+
+    assert refused == dict.fromkeys((*NEED_DESCRIPTORS, *LOOKS, "pread"), errno.EIO)
+    assert _refused(disk, file, tmp_path) == {}
+
+
+def test_file_of_which_the_disk_says_nothing_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = OsFileSystem()
+    files.open(tmp_path / "f")
+    assert not files.exists(tmp_path / "g")
+    assert not files.exists(tmp_path / "f" / "within-a-file")
+    monkeypatch.setattr(os, "stat", refuse)
+
+    with pytest.raises(OSError, match="bad"):
+        files.exists(tmp_path / "f")
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, "bad")
+
+
+def _refused(files: FileSystem, file: File, directory: Path) -> dict[str, int | None]:
+    """Operations that end in an error, and its number."""
+    path = directory / "f"
+    operations: dict[str, Callable[[], object]] = {
+        "open": lambda: files.open(path),
+        "read_bytes": lambda: files.read_bytes(path),
+        "duplicate": file.duplicate,
+        "list_directory": lambda: files.list_directory(directory),
+        "sync_directory": lambda: files.sync_directory(directory),
+        "size": lambda: files.size(path),
+        "modified_ms": lambda: files.modified_ms(path),
+        "exists": lambda: files.exists(path),
+        "pread": lambda: file.pread(1, 0),
+    }
+    refused: dict[str, int | None] = {}
+    for name, operation in operations.items():
+        try:
+            operation()
+        except OSError as error:
+            refused[name] = error.errno
+    return refused
 
 
 @pytest.mark.parametrize("loss", list(Loss))
