@@ -11,7 +11,8 @@ from ottla.replication.follower_effects import AppendRecords, Effect, LogEffect,
 from ottla.replication.partition import Partition
 from ottla.storage import compaction
 from ottla.storage.log_config import LogConfig
-from tests.fakes.disk import FakeDisk
+from ottla.storage.segment_reader import WouldBlock
+from tests.fakes.disk import LOOKS, NEED_DESCRIPTORS, FakeDisk
 from tests.replication.support import take
 from tests.storage.support import NOW, TOPIC_ID, apply_compaction, keyed, keys_and_values, new_log, reopened
 
@@ -26,6 +27,7 @@ class RefusingWalk:
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
+        self._reads_rng = random.Random(f"{seed}/reads")
         self._disk = FakeDisk()
         self._records: list[tuple[int, bytes | None, bytes | None]] = []
         self._replica = self._made(new_log(self._disk, CONFIG))
@@ -35,7 +37,10 @@ class RefusingWalk:
         for n in range(STEPS):
             if self._rng.random() < 0.3:
                 self._refuse()
+            if self._reads_rng.random() < 0.3:
+                self._refuse_reads()
             self._rng.choice(steps)(n)
+            self._read()
             self._check()
             if self._replica.log.failure is not None or self._rng.random() < 0.05:
                 self._restart_broker()
@@ -53,6 +58,27 @@ class RefusingWalk:
             for _ in range(self._rng.randint(1, 3)):
                 error = OSError(self._rng.choice([errno.EIO, errno.EMFILE]), "the disk refuses")
                 self._disk.fail(kind, error, after=self._rng.randint(0, 6))
+
+    def _refuse_reads(self) -> None:
+        """Some of them, or what needs a descriptor for it."""
+        rng = self._reads_rng
+        code = rng.choice([errno.EIO, errno.EMFILE])
+        kinds = ["pread", "read_bytes", "list_directory", *LOOKS] if code == errno.EIO else [*NEED_DESCRIPTORS]
+        for kind in rng.sample(kinds, rng.randint(1, 3)):
+            for _ in range(rng.randint(1, 3)):
+                self._disk.fail(kind, OSError(code, "the disk refuses"), after=rng.randint(0, 3))
+
+    def _read(self) -> None:
+        """What a reader or the producers' table needs, with the errors that it may end in."""
+        log, rng = self._replica.log, self._reads_rng
+        self._disk.is_cold = rng.random() < 0.3
+        offset = rng.randint(log.log_start_offset, log.log_end_offset)
+        with suppress(KafkaStorageError):
+            try:
+                log.read(offset, 100, upper_bound=log.log_end_offset, min_one_batch=True)
+            except WouldBlock as blocked:
+                blocked.complete()
+        self._disk.is_cold = False
 
     def _append(self, n: int) -> None:
         log = self._replica.log

@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from ottla.broker.replicas import follower_log
 from ottla.storage import compaction
+from ottla.storage.files import AnyPath
 from ottla.storage.segment import Segment
 from ottla.storage.segment_swap import SegmentSwaps
+from tests.fakes.disk import FakeDisk
 from tests.storage.refusing_walk import RefusingWalk
 
 # `make nightly` walks more.
@@ -57,9 +60,34 @@ def abandons_the_last_swap_too_late(patch: Patch) -> None:
     patch.setattr(Segment, "rename", rename)
 
 
+def reads_to_undo_a_refused_write(patch: Patch) -> None:
+    """The disk may refuse that too, before the log is what it was."""
+    forget = Segment.forget_aborted_from
+
+    def read_first(self: Segment, offset: int) -> None:
+        _ = self.aborted
+        forget(self, offset)
+
+    patch.setattr(Segment, "forget_aborted_from", read_first)
+
+
+def takes_files_for_gone(patch: Patch) -> None:
+    """Those of which the disk does not say whether they are there."""
+    exists = FakeDisk.exists
+
+    def exists_for_sure(self: FakeDisk, path: AnyPath) -> bool:
+        with suppress(OSError):
+            return exists(self, path)
+        return False
+
+    patch.setattr(FakeDisk, "exists", exists_for_sure)
+
+
 SEEDED_WALK_BUGS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "keeps the high watermark of a broken truncation": (keeps_the_high_watermark_of_a_broken_truncation, 2),
     "abandons the last swap too late": (abandons_the_last_swap_too_late, 37),
+    "reads to undo a refused write": (reads_to_undo_a_refused_write, 3),
+    "takes files for gone": (takes_files_for_gone, 301),
 }
 """And a seed that finds it."""
 
