@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.cluster.image import CONSUMER_OFFSETS
 from tests.simulation.cluster.admin import Admin
 from tests.simulation.cluster.console import Console
+from tests.simulation.cluster.disk_errors import DiskErrors, refuse
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.quotas import QuotaAdmin
@@ -24,15 +25,8 @@ LONGEST_CUT_MS = 12_000
 LONGEST_ABSENCE_MS = 9_000
 WALL_START_MS = 1_700_000_000_000
 CALM_STORE = StoreConditions()
-# Errors of one kind come together.
-DISK_ERRORS = (
-    (errno.ENOSPC, ("writev", "make_directory")),
-    (errno.ENOSPC, ("writev", "fsync")),
-    (errno.EMFILE, ("open", "sync_directory")),
-    (errno.EIO, ("writev", "truncate")),
-    (errno.EIO, ("fsync",)),
-    (errno.EIO, ("rename", "remove", "sync_directory")),
-)
+# Longer than a thread of a slow disk takes for what it had begun.
+REPAIRED_MS = 2_000
 
 
 class Faults:
@@ -43,6 +37,7 @@ class Faults:
         self._users = UserAdmin(world)
         self._quotas = QuotaAdmin(world)
         self._console = Console(world)
+        self._disk_errors = DiskErrors(rng, world.make_rng)
 
     @property
     def kinds(self) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -244,19 +239,24 @@ class Faults:
         node.is_slow = node.disk.is_cold = False
 
     async def _fail_disk(self) -> None:
-        """A full disk, a bad one, or no descriptors, for a while; then the broker is restarted, for a failed fsync
-        leaves its logs unusable."""
+        """For a while. Then the broker goes on, and has to be as good as any other; or it is restarted, as it must be
+        where a log says so: after a failed fsync no log is usable."""
         node = self._free_node()
         if node is None:
             return
-        code, operations = self._rng.choice(DISK_ERRORS)
+        code, failures = self._disk_errors.draw()
+        operations = list(dict.fromkeys(operation for operation, _ in failures))
         self._note("disk errors", node.host, errno.errorcode[code], *operations)
         node.is_busy = node.has_failing_disk = True
-        for operation in operations:
-            for _ in range(self._rng.choice([1, 3, 200])):
-                node.disk.fail(operation, OSError(code, "the simulated disk fails"), after=self._rng.choice([0, 0, 5]))
+        refuse(node.disk, code, failures)
         await self._sleep(500, 8_000)
         node.disk.repair()
+        if self._disk_errors.draw_goes_on():
+            await asyncio.sleep(REPAIRED_MS / 1000)
+            if not node.has_failed_log:
+                self._note("repaired disk", node.host)
+                node.is_busy = node.has_failing_disk = False
+                return
         await self._sleep(0, 3_000)
         node.kill()
         await self._come_back(node)

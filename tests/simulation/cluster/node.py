@@ -51,7 +51,7 @@ class Node:
         # Is being stopped, killed or started, or paused: nothing else of this kind is to happen to it then.
         self.is_busy = False
         self.is_slow = False
-        # In the present life. It may go on after the disk works again: a log whose fsync failed stays unusable.
+        # Until it is repaired. Where a log has failed, which it stays, until the broker is started again.
         self.has_failing_disk = False
         # Records that all had have rotted on it. That ends with another disk.
         self.has_rotten_disk = False
@@ -92,6 +92,11 @@ class Node:
         if known is not None and known.state is BrokerState.ACTIVE and known.epoch == epoch:
             self.lost_power_in_life = 0
         return self.lost_power_in_life > 0
+
+    @property
+    def has_failed_log(self) -> bool:
+        """One that is not written to again before a restart."""
+        return any(replica.log.failure is not None for replica in self.broker.replicas)
 
     @property
     def broker(self) -> Any:
@@ -135,6 +140,15 @@ class Node:
             self.kill()
             return False
         return process.alive
+
+    def look(self) -> None:
+        """After each step of the broker."""
+        if self.inspector is not None:
+            if self.has_failing_disk:
+                with self.disk.nothing_fails():
+                    self.inspector.look()
+            else:
+                self.inspector.look()
 
     def _is_expected(self, error: Mapping[str, Any]) -> bool:
         """The broker handles errors of the disk, and says which records an unclean election has lost."""

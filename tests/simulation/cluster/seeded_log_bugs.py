@@ -6,9 +6,11 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ottla.broker.replicas import fetch_responses, follower_log
 from ottla.broker.replicas.current_leader import in_doubt
+from ottla.protocol.errors import KafkaStorageError
 from ottla.storage import compaction
 from ottla.storage.append_queue import AppendQueue
 from ottla.storage.files import storage_error
@@ -54,6 +56,24 @@ def keeps_a_refused_write_in_memory(patch: Patch) -> None:
     patch.setattr(AppendQueue, "_undo_queue", keep)
 
 
+def writes_no_more_once_refused(patch: Patch) -> None:
+    """Until the broker is started again, and no log says that it has failed."""
+    write = AppendQueue.write_pending
+    refused: WeakKeyDictionary[AppendQueue, str] = WeakKeyDictionary()
+
+    def remember(self: AppendQueue, now_wall_ms: int) -> None:
+        if self in refused and self.batches:
+            self._lose_queue()
+            raise KafkaStorageError(refused[self])
+        try:
+            write(self, now_wall_ms)
+        except KafkaStorageError as error:
+            refused[self] = str(error)
+            raise
+
+    patch.setattr(AppendQueue, "write_pending", remember)
+
+
 def rolls_at_the_wrong_offset(patch: Patch) -> None:
     roll = AppendQueue._roll_at
     patch.setattr(AppendQueue, "_roll_at", lambda self, base_offset: roll(self, base_offset + 1))
@@ -83,6 +103,7 @@ SEEDED_LOG_BUGS: dict[str, Callable[[Patch], None]] = {
     "deletes records up to the log end": deletes_records_up_to_the_log_end,
     "refuses batches across the log start": refuses_batches_across_the_log_start,
     "keeps a refused write in memory": keeps_a_refused_write_in_memory,
+    "writes no more once refused": writes_no_more_once_refused,
     "rolls at the wrong offset": rolls_at_the_wrong_offset,
     "indexes the next offset": indexes_the_next_offset,
     "speaks as a follower for its leader": speaks_as_a_follower_for_its_leader,

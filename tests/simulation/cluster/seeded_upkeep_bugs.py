@@ -6,6 +6,7 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.cluster.embedded import EmbeddedSession
 from ottla.coordinator import group_removal
 from ottla.coordinator.offsets import delete
@@ -34,6 +35,17 @@ def compacts_beyond_the_high_watermark(patch: Patch) -> None:
         return plan(log, **named | {"upper_bound": log.log_end_offset})
 
     patch.setattr(compaction, "plan_compaction", all_of_it)
+
+
+def compacts_no_more_once_refused(patch: Patch) -> None:
+    """Until the broker is started again."""
+    log_failure = Cleaner._log_failure
+
+    def end(self: Cleaner, *failure: Any) -> None:
+        log_failure(self, *failure)
+        self.stop()
+
+    patch.setattr(Cleaner, "_log_failure", end)
 
 
 def removes_a_tombstone_before_its_record(patch: Patch) -> None:
@@ -85,6 +97,7 @@ def commits_whatever_was_expected(patch: Patch) -> None:
 SEEDED_UPKEEP_BUGS: dict[str, Callable[[Patch], None]] = {
     "reads without checksums": reads_without_checksums,
     "compacts beyond the high watermark": compacts_beyond_the_high_watermark,
+    "compacts no more once refused": compacts_no_more_once_refused,
     "removes a tombstone before its record": removes_a_tombstone_before_its_record,
     "writes no tombstones for deleted groups": writes_no_tombstones_for_deleted_groups,
     "deletes no offset": deletes_no_offset,

@@ -394,8 +394,8 @@ class ClusterWorld:
     def _after_step(self, process: Process | None) -> None:
         if process is not None:
             node = self.nodes_of_processes.get(process)
-            if node is not None and node.inspector is not None:
-                node.inspector.look()
+            if node is not None:
+                node.look()
         if self.judge.violations or self.loop.failures:
             raise Violated
         if self.loop.steps > STEPS_MAX:
