@@ -18,6 +18,9 @@ def _of_one(world: "ClusterWorld", node: "Node") -> list[str]:
     broker: Any = node.broker
     server, sessions = broker.server, broker.fetch_sessions
     living = sum(near.peer.context.get(PROCESS) is node.broker_process for near in world.network.connections)
+    parked = list(broker.replicas.delayed_fetch._operations)
+    of_clients = sum(not each.is_of_follower for each in parked)
+    left_behind = sum(each._context.connection not in server.connections for each in parked)
     strangers = [
         session.id for session in sessions._of_connection.values() if session.connection not in server.connections
     ]
@@ -26,7 +29,9 @@ def _of_one(world: "ClusterWorld", node: "Node") -> list[str]:
         (len(server.connections) != living, f"{len(server.connections)} connections, {living} are alive"),
         (server.memory.held_bytes > 0, f"{server.memory.held_bytes} bytes held"),
         (server.receive_buffers._lent > 0, f"{server.receive_buffers._lent} receive buffers lent"),
-        (len(broker.replicas.delayed_fetch) > living, f"{len(broker.replicas.delayed_fetch)} parked fetches"),
+        (of_clients > 0, f"{of_clients} parked fetches of clients"),
+        (left_behind > 0, f"{left_behind} parked fetches of connections that are gone"),
+        (len(parked) > living, f"{len(parked)} parked fetches"),
         (bool(strangers), f"fetch sessions {strangers} of connections that are gone"),
         (
             consumers_bytes != sessions.consumers_bytes,
