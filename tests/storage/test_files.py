@@ -108,7 +108,7 @@ def test_fake_refuses_what_needs_a_descriptor(tmp_path: Path) -> None:
     assert refused == dict.fromkeys(NEED_DESCRIPTORS, errno.EMFILE)
 
 
-def test_fake_fails_where_it_is_told_to(tmp_path: Path) -> None:
+def test_fake_fails_once_for_each_failure_that_is_set(tmp_path: Path) -> None:
     disk = FakeDisk()
     disk.make_directory(tmp_path)
     file = disk.open(tmp_path / "f")
