@@ -253,7 +253,7 @@ class Faults:
         node.disk.repair()
         if self._disk_errors.draw_goes_on():
             await asyncio.sleep(REPAIRED_MS / 1000)
-            if not node.has_failed_log:
+            if not node.has_failed_replica:
                 self._note("repaired disk", node.host)
                 node.is_busy = node.has_failing_disk = False
                 return

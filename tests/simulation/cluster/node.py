@@ -99,6 +99,11 @@ class Node:
         return any(replica.log.failure is not None for replica in self.broker.replicas)
 
     @property
+    def has_failed_replica(self) -> bool:
+        """One with such a log, or that is about to leave the ISR because of its disk."""
+        return self.has_failed_log or bool(self.broker.replicas.failed._failed)
+
+    @property
     def broker(self) -> Any:
         assert self.running is not None, "no broker was started"
         return self.running.broker

@@ -1,5 +1,6 @@
 """What the judge says of decisions, markers and answers that do not agree (I-31, I-35 to I-38)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from ottla.coordinator.transactions.entry import (
     TransactionMetadata,
     TransactionState,
 )
+from ottla.coordinator.transactions.participants import Participant, Participants
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
 from ottla.protocol.records.batch import parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
@@ -50,13 +52,13 @@ class Judged:
         version: int = 0,
         name: str = "pay",
         producer: int = PRODUCER,
-        where: frozenset[Any] = frozenset({PLACE}),
+        where: Iterable[Participant] = (PLACE,),
     ) -> None:
         """Committed at once."""
         for state in states:
-            at = where if state in (ONGOING, COMMITTING, ABORTING) else frozenset()
+            at = where if state in (ONGOING, COMMITTING, ABORTING) else ()
             said = TransactionMetadata(
-                producer, epoch, 60_000, state, at, NOW, NOW, NO_PRODUCER_ID, NO_PRODUCER_ID, version
+                producer, epoch, 60_000, state, Participants.of(at), NOW, NOW, NO_PRODUCER_ID, NO_PRODUCER_ID, version
             )
             value = build_transaction_value(said, 1)
             record = Record(timestamp=NOW, key=build_transaction_key(name), value=value)
@@ -170,7 +172,7 @@ def test_complete_transaction_has_its_markers_replicated(judged: Judged, replica
 
 def test_topic_known_to_be_deleted_needs_no_marker(judged: Judged) -> None:
     """The other partition does."""
-    judged.say(ONGOING, COMMITTING, where=frozenset({PLACE, OTHER}))
+    judged.say(ONGOING, COMMITTING, where=(PLACE, OTHER))
     judged.see_deleted(PLACE)
 
     judged.say(COMMITTED)
