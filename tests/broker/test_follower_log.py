@@ -117,7 +117,7 @@ def do_restart(target: Partition, offset: int) -> Exception | None:
     return do(RestartLog(target, offset, target.log.log_end_offset))
 
 
-@pytest.mark.parametrize("drop", [truncate, restart, do_truncate, do_restart])
+@pytest.mark.parametrize("drop", [truncate, do_truncate])
 def test_truncation_refused_half_way_lowers_the_high_watermark(drop: Callable[[Partition, int], Any]) -> None:
     """I-6: the segments that went before the disk refused are gone."""
     disk = FakeDisk()
@@ -132,6 +132,18 @@ def test_truncation_refused_half_way_lowers_the_high_watermark(drop: Callable[[P
 
     assert isinstance(error, KafkaStorageError)
     assert (target.log.log_end_offset, target.high_watermark) == (5, 5)
+
+
+@pytest.mark.parametrize("drop", [restart, do_restart])
+def test_restart_refused_half_way_has_begun_all_the_same(drop: Callable[[Partition, int], Any]) -> None:
+    """I-6: opening the log would finish it too."""
+    disk = FakeDisk()
+    target = segmented(disk)
+    disk.fail("rename", OSError(errno.EIO, "the disk refuses"), after=3)
+
+    assert drop(target, 1) is None
+
+    assert (target.log.log_start_offset, target.log.log_end_offset, target.high_watermark) == (1, 1, 1)
 
 
 def test_leader_after_a_refused_truncation_waits_for_followers() -> None:

@@ -30,22 +30,18 @@ def perform(effects: Iterable[Effect], report: Report, *, now_ms: int, wall_ms: 
             continue
         # What follows from it comes behind it.
         try:
-            _perform(effect, wall_ms)
+            match effect:
+                case AppendRecords():
+                    append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
+                case Truncate():
+                    truncate(effect.partition, effect.offset)
+                case RestartLog():
+                    restart(effect.partition, effect.offset)
             pending += report(effect, None, now_ms)
         except Exception as error:
             # Also one that only a bug can cause: what the others are to do is in the same response.
             pending += report(effect, error, now_ms)
     return facts
-
-
-def _perform(effect: LogEffect, wall_ms: int) -> None:
-    match effect:
-        case AppendRecords():
-            append(effect.partition, effect.records, effect.log_start_offset, wall_ms=wall_ms)
-        case Truncate():
-            truncate(effect.partition, effect.offset)
-        case RestartLog():
-            restart(effect.partition, effect.offset)
 
 
 def append(partition: Partition, records: memoryview, leader_start_offset: int, *, wall_ms: int) -> None:
