@@ -125,6 +125,10 @@ class Runtime(Protocol):
         """Runs `action`; what it raises is logged and does not reach the caller."""
         ...
 
+    def report(self, error: Exception) -> None:
+        """Logs what an action has raised."""
+        ...
+
     def end_event(self) -> None:
         """Writes what was appended in this event, and notifies all who wait for something that happened in it."""
         ...

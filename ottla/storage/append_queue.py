@@ -263,8 +263,9 @@ class AppendQueue:
         segment.size = segment.end_position
         local.log_end_offset = local.next_offset
         # Producers that are not known have changed by nothing in the queue, and are read with it.
-        if self._producers.has_loaded:
-            self._producers.manager.confirm()
+        known = self._producers.known
+        if known is not None:
+            known.confirm()
 
     def _lose_queue(self) -> None:
         """Before it is written."""
@@ -281,8 +282,8 @@ class AppendQueue:
         segment = local.active
         segment.rewind(self._mark)
         segment.forget_aborted_from(local.log_end_offset)
-        if self._producers.has_loaded:
-            self._producers.manager.undo()
+        if self._producers.known is not None:
+            self._producers.known.undo()
         local.next_offset = local.log_end_offset
         self._epochs.forget_from(local.log_end_offset, self._epochs_before)
         self._cut_off(file)

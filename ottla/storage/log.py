@@ -221,7 +221,7 @@ class Log:
     @property
     def known_producers(self) -> ProducerStateManager | None:
         """As `producers`; None where they would have to be read first, after a truncation."""
-        return self._producers.manager if self._producers.has_loaded else None
+        return self._producers.known
 
     @property
     def oldest_transaction(self) -> OldestTransaction | None:
@@ -231,8 +231,8 @@ class Log:
 
     def drop_guards(self) -> None:
         """A term of leadership is over."""
-        if self._producers.has_loaded:
-            self._producers.manager.drop_guards()
+        if self._producers.known is not None:
+            self._producers.known.drop_guards()
 
     def begin_restore(self) -> ProducersRestore | None:
         """What reads the producers again; `run` it in a thread, then hand it to `finish_restore`. None: they are known.

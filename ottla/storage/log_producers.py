@@ -64,7 +64,9 @@ class LogProducers:
         self, local: LocalLog, manager: ProducerStateManager, snapshots: ProducerSnapshots, loaded_at_ms: int
     ) -> None:
         self.snapshots = snapshots
-        self.manager = manager
+        self.known: ProducerStateManager | None = None
+        """As `manager`; None while they are to be read again. Asked with every append."""
+        self._know(manager)
         self.seen_ms = loaded_at_ms
         """When a batch was last appended."""
         self._local = local
@@ -73,8 +75,8 @@ class LogProducers:
         self.configure()
 
     def configure(self) -> None:
-        if self.has_loaded:
-            self.manager.expiration_ms = self._local.config.producer_id_expiration_ms
+        if self.known is not None:
+            self.known.expiration_ms = self._local.config.producer_id_expiration_ms
 
     @cached_property
     def manager(self) -> ProducerStateManager:
@@ -90,7 +92,11 @@ class LogProducers:
         )
         producers.add_batches_before(self._known_before)
         self._known_before = _NO_PRODUCERS
+        self.known = producers
         return producers
+
+    def _know(self, manager: ProducerStateManager) -> None:
+        self.manager = self.known = manager
 
     def add_batches_before_snapshot(self) -> bool:
         """Read what the snapshot has left out (`producer_tail`); False if there is nothing more to be known.
@@ -112,25 +118,22 @@ class LogProducers:
         return ProducerStateManager(self._local.config.producer_id_expiration_ms)
 
     @property
-    def has_loaded(self) -> bool:
-        return "manager" in self.__dict__
-
-    @property
     def has_none(self) -> bool:
         """False also when they are not known."""
-        return self.has_loaded and not self.manager
+        return self.known is not None and not self.known
 
     def forget(self) -> None:
         self._local.may_have_transactions = True
-        if self.has_loaded:
-            self._known_before = self.manager.states
+        if self.known is not None:
+            self._known_before = self.known.states
+        self.known = None
         self.__dict__.pop("manager", None)
 
     def clear(self) -> None:
         """The log is empty."""
         self.snapshots.forget_late()
         self._known_before = _NO_PRODUCERS
-        self.manager = self._new_manager()
+        self._know(self._new_manager())
 
     def write_snapshot(self, offset: int) -> None:
         """Raises OSError."""
@@ -168,7 +171,7 @@ class LogProducers:
 
         Raises KafkaStorageError."""
         local = self._local
-        if self.has_loaded or local.failure is not None:
+        if self.known is not None or local.failure is not None:
             return None
         newest = self.snapshots.newest_first(at_most=local.log_end_offset)[:1]
         start_offset = max([local.segments[0].base_offset, *newest])
@@ -195,8 +198,8 @@ class LogProducers:
         as_before = (
             restore.truncations == local.truncations and restore.end_offset == local.log_end_offset == local.next_offset
         )
-        if restore.is_complete and as_before and not self.has_loaded:
-            self.manager = restore.producers
+        if restore.is_complete and as_before and self.known is None:
+            self._know(restore.producers)
             self._known_before = _NO_PRODUCERS
 
 

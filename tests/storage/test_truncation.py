@@ -78,14 +78,14 @@ def test_producers_are_restored_in_a_thread_or_by_first_caller() -> None:
         for n in range(20):
             append(log, batch("x" * 50, producer_id=n % 3, producer_epoch=0, base_sequence=n // 3))
         log.truncate_to(11)
-        assert not log._producers.has_loaded
+        assert log._producers.known is None
 
     restore = logs[0].begin_restore()
     assert restore is not None
     restore.run()
     logs[0].finish_restore(restore)
 
-    assert logs[0]._producers.has_loaded
+    assert logs[0]._producers.known is not None
     assert logs[0].producers.states == logs[1].producers.states
     append(logs[1], batch("y", producer_id=2, producer_epoch=0, base_sequence=3))
 
@@ -152,7 +152,7 @@ def test_a_cut_without_batches_of_producers_keeps_what_is_known() -> None:
 
     log.truncate_to(2)
 
-    assert log._producers.has_loaded
+    assert log._producers.known is not None
     assert list(log.producers.states) == [7]
 
 

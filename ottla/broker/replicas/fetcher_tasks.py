@@ -153,20 +153,25 @@ class FetcherTasks:
     def handle_effects(self, effects: list[Effect], report: Report) -> list[Partition]:
         """Performs what is to be done to the logs; returns the partitions that have lost records by that."""
         now_ms, wall_ms = self._runtime.clock.now_ms(), self._runtime.broker_clock.wall_ms()
-        facts = perform(effects, report, now_ms=now_ms, wall_ms=wall_ms)
-        truncated = [fact.partition for fact in facts if isinstance(fact, Truncated | Restarted)]
-        for fact in facts:
+        truncated: list[Partition] = []
+        for fact in perform(effects, report, now_ms=now_ms, wall_ms=wall_ms):
+            if isinstance(fact, Truncated | Restarted):
+                truncated.append(fact.partition)
             # Each partition is on its own.
-            self._runtime.guard(self._note, fact)
+            try:
+                if isinstance(fact, Fetched):
+                    self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
+                else:
+                    self._note(fact)
+            except Exception as error:
+                self._runtime.report(error)
         if truncated:
             # At once, for a replica may begin to lead before it would fetch again.
             self._recovery_points_fell(None)
         return truncated
 
     def _note(self, fact: Fact) -> None:
-        if isinstance(fact, Fetched):
-            self._replicas.followed(fact.partition, high_watermark_rose=fact.high_watermark_rose)
-        elif not isinstance(fact, Failed):
+        if not isinstance(fact, Failed):
             self._log(fact)
         elif self._is_here(fact.partition):
             # Otherwise its log was deleted while a response was on its way to it.
@@ -266,39 +271,36 @@ class FetcherTask:
     async def _run(self) -> None:
         while True:
             self._is_woken.clear()
+            pending: FetcherRequest | None = None
             try:
-                await self._fetch()
+                if self.truncated:
+                    await self._make_durable()
+                if self._fetcher.is_syncing:
+                    await self._syncs_done()
+                now_ms = self._runtime.clock.now_ms()
+                pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
+                if pending is None:
+                    await self._sleep(self._fetcher.wake_ms(now_ms))
+                    continue
+                await self._send(pending)
             except Exception as error:
-                # Otherwise the partitions of this leader would never be fetched again.
-                self._log_unforeseen(error)
-                self._runtime.end_event()
-                await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
+                # Whatever it is: otherwise the partitions of this leader would never be fetched again.
+                await self._recover(pending, error)
+            # A task is an event of its own.
+            self._runtime.end_event()
 
-    async def _fetch(self) -> None:
-        """What comes next: one request, or a sleep."""
-        if self.truncated:
-            await self._make_durable()
-        if self._fetcher.is_syncing:
-            await self._syncs_done()
-        now_ms = self._runtime.clock.now_ms()
-        pending = self._fetcher.next_request(now_ms, self._metadata.broker_epoch)
-        if pending is None:
-            await self._sleep(self._fetcher.wake_ms(now_ms))
-            return
-        try:
-            await self._send(pending)
-        except PeerError as error:
+    async def _recover(self, pending: FetcherRequest | None, error: Exception) -> None:
+        if pending is not None and isinstance(error, PeerError):
             self._request_failed(pending, str(error))
-        except Exception as error:
-            self._log_unforeseen(error)
-            self._request_failed(pending, "the response could not be read")
-        # A task is an event of its own.
-        self._runtime.end_event()
-
-    def _log_unforeseen(self, error: Exception) -> None:
+            return
         self._runtime.log.replication.error(
             "unhandled error in a fetcher", leader=self._fetcher.key.leader_id, exc_info=error
         )
+        if pending is not None:
+            self._request_failed(pending, "the response could not be read")
+        else:
+            self._runtime.end_event()
+            await self._sleep(self._runtime.clock.now_ms() + RETRY_MS)
 
     async def _send(self, pending: FetcherRequest) -> None:
         if self._peer is None:
