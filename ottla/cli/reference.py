@@ -161,7 +161,8 @@ $ ottla partitions elect orders --preferred
 
 `ottla transactions` does what `kafka-transactions.sh` does. `find-hanging` finds transactions that no coordinator is
 going to end, and `abort` ends one of them; it refuses one that a coordinator still counts as open, unless `--force` is
-given. `ottla partitions producers` has what Kafka's tool calls `describe-producers`.
+given. `abort` has to ask [by the right listener](troubleshooting.md#ending-a-transaction-by-hand). `ottla partitions
+producers` has what Kafka's tool calls `describe-producers`.
 
 `ottla consume --json` writes what `ottla produce --from-json` reads, keys, headers, partitions and timestamps included;
 bytes that are no UTF-8 are `{"base64": "..."}`.
