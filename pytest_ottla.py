@@ -6,7 +6,6 @@ else; what the fixtures are made of is imported when the first one is set up.
 
 import gc
 import random
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -218,30 +217,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         pool = item.config.stash.get(_pool, None)
         report.sections += [] if pool is None else pool.world_sections
     if report.failed and report.when != "teardown" and item.config.getoption("ottla_hold"):
-        _hold(item)
+        from ottla.testing.fixture_runs import hold
+
+        hold(item, item.stash.get(_runs, ()))
     if report.when == "teardown":
         # The test may be run again.
         item.stash[_runs] = ()
         if _pool in item.config.stash:
             item.config.stash[_pool].world_sections = []
     return report
-
-
-def _hold(item: pytest.Item) -> None:
-    """The brokers of a test that has failed, until Enter is pressed or standard input ends."""
-    addresses = [run.kafka().bootstrap for run in item.stash.get(_runs, ())]
-    if not addresses:
-        return
-    capture: Any = item.config.pluginmanager.getplugin("capturemanager")
-    if capture is not None:
-        capture.suspend(in_=True)
-    try:
-        print(f"\nottla: {item.nodeid} has failed; its brokers are held at {' and '.join(addresses)}")
-        print("ottla: Enter lets pytest go on", flush=True)
-        sys.stdin.readline()
-    finally:
-        if capture is not None:
-            capture.resume()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -275,8 +259,6 @@ def _finish_coverage(session: pytest.Session) -> None:
     """Of the whole suite: written, and held against the baseline."""
     from pathlib import Path
 
-    from ottla.testing.coverage import read_baseline
-
     config = session.config
     coverage = _coverage_of(config)
     pool = config.stash.get(_pool, None)
@@ -284,17 +266,11 @@ def _finish_coverage(session: pytest.Session) -> None:
     if counted is not None:
         coverage.merge(counted.plain())
     baseline = config.getini("ottla_coverage_baseline")
-    lines = coverage.lines()
-    if baseline:
-        try:
-            lost = coverage.lost_since(read_baseline(config.rootpath / baseline))
-        except (OSError, ValueError) as error:
-            lost = [f"the baseline cannot be read: {error}"]
-        if lost:
-            lines += [f"lost: {each}" for each in lost]
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    lost = coverage.lost_lines(config.rootpath / baseline) if baseline else []
+    if lost:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
     coverage.write(Path(str(config.getoption("ottla_coverage"))))
-    config.stash[_coverage_lines] = lines
+    config.stash[_coverage_lines] = [*coverage.lines(), *lost]
 
 
 def _coverage_of(config: pytest.Config) -> "Coverage":

@@ -149,6 +149,14 @@ class Coverage:
             lost += [f"{section}: {key}" for key in before if key not in now]
         return lost
 
+    def lost_lines(self, baseline: Path) -> list[str]:
+        """Since the suite that has written this file, for the terminal; empty where nothing is lost."""
+        try:
+            lost = self.lost_since(read_baseline(baseline))
+        except (OSError, ValueError) as error:
+            lost = [f"the baseline cannot be read: {error}"]
+        return [f"lost: {each}" for each in lost]
+
 
 def _without_version(key: str) -> str:
     """`Produce v11 by librdkafka 2.6.1` without the last word: a new client is no loss, another API version is."""

@@ -2,13 +2,14 @@
 
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -169,3 +170,20 @@ def from_set_up_to_verdict(run: FixtureRun) -> Generator[FixtureRun]:
         run.give_up(error)
         raise
     run.finish()
+
+
+def hold(node: pytest.Item, runs: tuple[FixtureRun, ...]) -> None:
+    """The brokers of a test that has failed, until Enter is pressed or standard input ends."""
+    addresses = [run.kafka().bootstrap for run in runs]
+    if not addresses:
+        return
+    capture: Any = node.config.pluginmanager.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend(in_=True)
+    try:
+        print(f"\nottla: {node.nodeid} has failed; its brokers are held at {' and '.join(addresses)}")
+        print("ottla: Enter lets pytest go on", flush=True)
+        sys.stdin.readline()
+    finally:
+        if capture is not None:
+            capture.resume()

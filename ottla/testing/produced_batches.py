@@ -12,15 +12,15 @@ from ottla.protocol.errors import ErrorCode, error_for
 from ottla.protocol.records.batch import BATCH_HEADER_SIZE
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import Record, build_batch
-from ottla.storage.append_queue import CODECS
+from ottla.storage.append_queue import validation_config
 from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_entry import SEQUENCE_MASK
+from ottla.storage.validation import ValidationConfig
 
 RECORD_OVERHEAD: Final = 36
 """At most: seven numbers of variable length, and a byte of attributes."""
 HEADER_OVERHEAD: Final = 10
 """At most: the lengths of a name and of a value."""
-AS_PRODUCED: Final = "producer"
-SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 Producer = tuple[int, int, int]
 """Producer id, epoch, and the sequence of the next record."""
@@ -37,8 +37,9 @@ def built_batches(
     """Each of at most `max.message.bytes`, and no larger than a segment. `producer` forges those of an idempotent one.
     Raises MessageTooLarge where a record alone is larger."""
     built: list[BuiltBatch] = []
-    for group in _groups(records, min(config.max_message_bytes, config.segment_bytes)):
-        built += _built(group, topic, config, codec, producer)
+    checks = validation_config(config)
+    for group in _groups(records, checks.batch_bytes_max):
+        built += _built(group, topic, checks, codec, producer)
         producer = _advanced(producer, len(group))
     return built
 
@@ -64,26 +65,25 @@ def _bytes_at_most(record: Record) -> int:
 
 
 def _built(
-    records: Sequence[Record], topic: str, config: LogConfig, codec: Codec, producer: Producer | None
+    records: Sequence[Record], topic: str, checks: ValidationConfig, codec: Codec, producer: Producer | None
 ) -> Iterator[BuiltBatch]:
-    limit_bytes = min(config.max_message_bytes, config.segment_bytes)
     data = _build(records, codec, producer)
-    size_bytes = max(len(data), _stored_bytes(records, config, codec))
-    if size_bytes <= limit_bytes:
+    size_bytes = max(len(data), _stored_bytes(records, checks, codec))
+    if size_bytes <= checks.batch_bytes_max:
         yield BuiltBatch(len(records), memoryview(data))
     elif len(records) > 1:
         half = len(records) // 2
-        yield from _built(records[:half], topic, config, codec, producer)
-        yield from _built(records[half:], topic, config, codec, _advanced(producer, half))
+        yield from _built(records[:half], topic, checks, codec, producer)
+        yield from _built(records[half:], topic, checks, codec, _advanced(producer, half))
     else:
-        sentence = f"a record of {topic} is a batch of {size_bytes} bytes, at most {limit_bytes} allowed"
+        sentence = f"a record of {topic} is a batch of {size_bytes} bytes, at most {checks.batch_bytes_max} allowed"
         raise error_for(ErrorCode.MESSAGE_TOO_LARGE, f"{sentence} (max.message.bytes); nothing was written")
 
 
-def _stored_bytes(records: Sequence[Record], config: LogConfig, codec: Codec) -> int:
+def _stored_bytes(records: Sequence[Record], checks: ValidationConfig, codec: Codec) -> int:
     """Where the topic compresses batches otherwise; 0 where it keeps them as they come."""
-    kept = config.compression_type
-    return 0 if kept == AS_PRODUCED or CODECS[kept] is codec else len(_build(records, CODECS[kept], None))
+    stored = checks.codec
+    return 0 if stored is None or stored is codec else len(_build(records, stored, None))
 
 
 def _build(records: Sequence[Record], codec: Codec, producer: Producer | None) -> bytearray:

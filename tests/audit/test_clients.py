@@ -1,7 +1,6 @@
 """What real clients do under the audit: lost answers, and what deletes records without losing any."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,20 +14,6 @@ from ottla.testing.testbed import Testbed
 from tests.audit.workload import Client, produce, records
 from tests.kit.members import consumer, polled, send
 from tests.waiting import wait_for
-
-
-@pytest.fixture(scope="module")
-def shared_bed() -> Iterator[Testbed]:
-    bed = Testbed(deadline=20, settings={"log.retention.check.interval.ms": 50})
-    bed.start()
-    yield bed
-    bed.stop()
-
-
-@pytest.fixture
-def handle(shared_bed: Testbed) -> Iterator[Kafka]:
-    yield Kafka(shared_bed)
-    shared_bed.run(shared_bed.reset())
 
 
 def of_broker(kafka: Kafka) -> list[list[str]]:

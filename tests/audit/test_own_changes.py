@@ -1,7 +1,7 @@
 """What the test itself changes while clients are at work: offsets that it commits and configs that come and go are no
 loss."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -19,20 +19,6 @@ from ottla.testing.testbed import Testbed
 from tests.audit.workload import Client, produce, records
 from tests.control.asking import Asker, opened_control
 from tests.kit.members import consumer, polled, send
-
-
-@pytest.fixture(scope="module")
-def shared_bed() -> Iterator[Testbed]:
-    bed = Testbed(deadline=20)
-    bed.start()
-    yield bed
-    bed.stop()
-
-
-@pytest.fixture
-def handle(shared_bed: Testbed) -> Iterator[Kafka]:
-    yield Kafka(shared_bed)
-    shared_bed.run(shared_bed.reset())
 
 
 def found(kafka: Kafka) -> list[list[str]]:

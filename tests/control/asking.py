@@ -1,11 +1,14 @@
-"""Asking the control address of brokers, and opening one."""
+"""Asking the control address of brokers, and opening one; and a client of theirs that produces."""
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
 
 from ottla.protocol.address import Address
 from ottla.testing.control.access import ControlAccess
@@ -97,3 +100,17 @@ async def _opened(bed: Testbed, access: ControlAccess) -> ControlListener:
     control = ControlListener(bed, access)
     await control.open(Address("127.0.0.1", 0))
     return control
+
+
+def produce(bed: Testbed, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bed.hosted.bootstrap, "client.id": "billing", "retry.backoff.ms": 10})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def producing(bed: Testbed, topic: str, *values: bytes) -> threading.Thread:
+    """In a thread of its own."""
+    thread = threading.Thread(target=produce, args=(bed, topic, *values))
+    thread.start()
+    return thread

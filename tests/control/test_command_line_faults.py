@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ottla.cli.app import cli
 from ottla.testing.testbed import Testbed
-from tests.control.test_routes import produce
+from tests.control.asking import produce
 
 ENDED_WITHIN_S = 120
 

@@ -12,8 +12,7 @@ from ottla.testing.control.serving import SNAPSHOTS
 from ottla.testing.handle import Kafka
 from ottla.testing.profile import cluster_settings
 from ottla.testing.testbed import Testbed
-from tests.control.asking import Asker, opened_control
-from tests.control.test_routes import produce
+from tests.control.asking import Asker, opened_control, produce
 from tests.control.test_serving import TestingServe, asker_of
 
 RULE = {"id": "late", "match": {"api": "Produce"}, "do": {"delay": 1}}

@@ -15,8 +15,7 @@ from ottla.testing.handle import Kafka
 from ottla.testing.testbed import CAPTURE, Testbed
 from ottla.testing.wire_capture import recording
 from ottla.testing.wire_capture.file_format import CaptureFile, RecordKind
-from tests.control.asking import Asker, opened_control
-from tests.control.test_routes import produce
+from tests.control.asking import Asker, opened_control, produce
 from tests.kit.members import consumer
 from tests.waiting import wait_for
 from tests.wire.captures import apis_in, records_of

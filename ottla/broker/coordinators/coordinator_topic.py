@@ -42,8 +42,8 @@ class Replicas(Protocol):
         index: int,
         records: memoryview,
         done: AppendDone,
-        guard: VerificationGuard | None = None,
-        origin: Origin = Origin.COORDINATOR,
+        guard: VerificationGuard | None,
+        origin: Origin,
     ) -> None: ...
 
 
@@ -193,12 +193,7 @@ class CoordinatorTopic(Generic[S]):
         return coordinator_in(self._metadata.image, self.name, name)
 
     def append(
-        self,
-        index: int,
-        records: memoryview,
-        done: AppendDone,
-        guard: VerificationGuard | None = None,
-        origin: Origin = Origin.COORDINATOR,
+        self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None, origin: Origin
     ) -> None:
         """For its partitions."""
         self._replicas.append_records(self.name, index, records, done, guard, origin)

@@ -60,12 +60,7 @@ class PartitionOwner(Protocol):
     append_timeout_ms: int
 
     def append(
-        self,
-        index: int,
-        records: memoryview,
-        done: AppendDone,
-        guard: VerificationGuard | None = None,
-        origin: Origin = Origin.COORDINATOR,
+        self, index: int, records: memoryview, done: AppendDone, guard: VerificationGuard | None, origin: Origin
     ) -> None:
         """`guard` is what the first batch of a transaction presents to the log."""
         ...

@@ -262,7 +262,7 @@ class BrokerRegistration:
         raised = next((change for change in transaction.changes if change.key == PRODUCER_IDS), None)
         if isinstance(raised, Put):
             self._runtime.log.metadata.warning(
-                "the metadata store did not know producer ids that were given, and has been raised",
+                "the metadata store did not know producer ids that may have been given, and has been raised",
                 next_id=int(raised.value),
             )
         key = f"{BROKERS}{self._runtime.node_id}"

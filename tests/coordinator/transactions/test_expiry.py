@@ -29,20 +29,24 @@ def listed(log: TransactionLog, **filters: Any) -> list[ListedId]:
     return sorted(log.send(ListTransactionalIds(next(log.tokens), **filters)))
 
 
-def test_a_transaction_is_aborted_after_its_timeout() -> None:
-    log = TransactionLog()
-    opened(log)
+def check_is_aborted_after_its_timeout(log: TransactionLog) -> None:
     log.advance(10_000)
     log.send(AbortTimedOutTransactions())
     assert log.state() is TransactionState.ONGOING
-
     log.advance(1)
     log.send(AbortTimedOutTransactions())
     log.acknowledge_markers()
-
     assert log.state() is TransactionState.COMPLETE_ABORT
-    assert log.metadata().producer_epoch == 1
     assert [fact.open_ms for fact in log.facts if isinstance(fact, TransactionTimedOut)] == [10_001]
+
+
+def test_a_transaction_is_aborted_after_its_timeout() -> None:
+    log = TransactionLog()
+    opened(log)
+
+    check_is_aborted_after_its_timeout(log)
+
+    assert log.metadata().producer_epoch == 1
 
 
 def test_further_partitions_do_not_extend_a_transaction() -> None:
@@ -75,16 +79,8 @@ def test_a_transaction_from_the_future_counts_from_its_load() -> None:
     ahead = log.metadata()._replace(start_ms=log.wall_ms + DAY_MS)
     log.add_to_log((CoordinatorRecord(build_transaction_key("tx"), build_transaction_value(ahead, 1)),))
     log.elect()
-    log.advance(10_000)
-    log.send(AbortTimedOutTransactions())
-    assert log.state() is TransactionState.ONGOING
 
-    log.advance(1)
-    log.send(AbortTimedOutTransactions())
-    log.acknowledge_markers()
-
-    assert log.state() is TransactionState.COMPLETE_ABORT
-    assert [fact.open_ms for fact in log.facts if isinstance(fact, TransactionTimedOut)] == [10_001]
+    check_is_aborted_after_its_timeout(log)
 
 
 def test_the_next_transaction_counts_from_its_own_start() -> None:
