@@ -6,9 +6,15 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumber
-from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, assign_offset_and_epoch
+from ottla.protocol.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    assign_offset_and_epoch,
+    parse_batch_header,
+)
 from ottla.protocol.records.compression import Codec
-from ottla.protocol.records.control import marker_of
+from ottla.protocol.records.control import TransactionMarker, build_marker, marker_of
 from ottla.storage.batch_scan import InvalidBatchError
 from ottla.storage.deletions import DUE_AT_ONCE
 from ottla.storage.durability import Durability
@@ -160,6 +166,8 @@ class AppendQueue:
         try:
             for position, header in batches:
                 view = records[position : position + header.size_bytes]
+                if header.attributes & CONTROL_BIT and (marker := self._marker_for_emptied(header)):
+                    view, header = marker
                 self._enqueue(view, header, header.base_offset, now_wall_ms)
                 if header.partition_leader_epoch > self._epochs.latest_epoch:
                     self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -169,6 +177,21 @@ class AppendQueue:
             self._lost = _as_lost(error) if had_queue else None
             raise
         return len(batches)
+
+    def _marker_for_emptied(self, header: BatchHeader) -> tuple[memoryview, BatchHeader] | None:
+        """What is written in place of a control batch that compaction has emptied at the leader, where its transaction
+        is open in this log (§45.5): an ABORT. The leader has no record of that transaction, so that none is missed."""
+        manager = self._producers.manager
+        if header.record_count or header.producer_id not in manager.open_transactions:
+            return None
+        marker = build_marker(
+            TransactionMarker(is_commit=False, coordinator_epoch=manager.states[header.producer_id].coordinator_epoch),
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            timestamp=header.max_timestamp,
+        )
+        assign_offset_and_epoch(marker, 0, header.base_offset, header.partition_leader_epoch)
+        return memoryview(marker), parse_batch_header(marker)
 
     def _note_gaps_in(self, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         local = self._local

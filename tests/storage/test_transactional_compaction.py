@@ -40,6 +40,14 @@ def clean(log: Log, *, now: int = NOW) -> None:
         assert apply_compaction(log, compact(plan), now_wall_ms=now)
 
 
+def copy_from(leader: Log, follower: Log) -> None:
+    """As a fetcher does."""
+    while follower.log_end_offset < leader.log_end_offset:
+        found = leader.read(follower.log_end_offset, 1 << 20, upper_bound=leader.log_end_offset, wait=True)
+        follower.append_as_follower(memoryview(bytearray(found.records)), now_wall_ms=NOW)
+        follower.write_pending(now_wall_ms=NOW)
+
+
 def markers(log: Log) -> list[int]:
     """Offsets of markers that are left."""
     return [
@@ -138,6 +146,34 @@ def test_emptied_batch_keeps_the_marker_that_ends_it(disk: FakeDisk, log: Log) -
     assert committed(again, 0, high_watermark=again.log_end_offset) == committed(
         log, 0, high_watermark=log.log_end_offset
     )
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_emptied_marker_ends_what_a_late_follower_has_open(disk: FakeDisk, log: Log, is_reopened: bool) -> None:
+    """§45.5. What its producer writes afterwards is seen."""
+    write(log, "aborted", producer=7, key="k")
+    follower_disk = FakeDisk()
+    follower = new_log(follower_disk, CONFIG)
+    copy_from(log, follower)
+    marker = end(log, producer=7, epoch=1, commit=ABORT)
+    for later in (0, 1, 5_000):
+        clean(log, now=NOW + later)
+        write(log, "x", producer=8, key="x")
+        end(log, producer=8, commit=COMMIT)
+    assert marker not in markers(log)
+
+    copy_from(log, follower)
+    if is_reopened:
+        follower = reopened(follower_disk, CONFIG)
+    offset = write(log, "later", producer=7, epoch=1, key="k")
+    end(log, producer=7, epoch=2, commit=COMMIT)
+    copy_from(log, follower)
+
+    assert dict(follower.producers.open_transactions) == {}
+    assert follower.log_end_offset == log.log_end_offset
+    found = committed(follower, 0, high_watermark=follower.log_end_offset)
+    assert found[-1] == (offset, b"later")
+    assert b"aborted" not in [value for _, value in found]
 
 
 STEPS = st.lists(

@@ -7,6 +7,7 @@ the inputs that it has copied.
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode
+from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS
 from tests.simulation.cluster.transacting import GROUP, TransactionIsOverError, Transactor, group_of
 from tests.simulation.commits import fetch_request, read_offsets
 from tests.simulation.transaction_book import Transaction
@@ -33,11 +34,25 @@ class Copier(Transactor):
 
     async def _position(self) -> int:
         """The committed offset, once none is pending any more. Of its partition by name: asked for all, a coordinator
-        leaves out what has nothing but a pending one (§46.6)."""
+        leaves out what has nothing but a pending one (§46.6). Of the coordinator that leads: one that was replaced and
+        does not know it yet shows what it had (§46.6.1)."""
         group_id = group_of(self.transactional_id)
         request = fetch_request(group_id, [self._book.partitions[0]])
         request.require_stable = True
-        response = await self._ask_coordinator(GROUP, group_id, request, OFFSET_FETCH_VERSION, _code_of)
+        leads = False
+
+        async def ask() -> Any:
+            nonlocal leads
+            wire = await self._coordinators.wire(GROUP, group_id)
+            authority = self._world.authority_of(group_id, wire)
+            response = await wire.call(request, OFFSET_FETCH_VERSION, within_ms=REQUEST_TIMEOUT_MS)
+            leads = authority is not None and authority == self._world.authority_of(group_id, wire)
+            return response
+
+        def code_of(response: Any) -> int:
+            return _code_of(response) if leads else int(ErrorCode.NOT_COORDINATOR)
+
+        response = await self._until_answered(ask, lambda: self._coordinators.forget(GROUP, group_id), code_of)
         error = ErrorCode(_code_of(response))
         if error is not ErrorCode.NONE:
             self._world.judge.violated("answers", f"offset fetch of {group_id} was answered {error.name}")
