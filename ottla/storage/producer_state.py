@@ -78,8 +78,6 @@ class ProducerStateManager:
         self._unconfirmed: dict[int, ProducerState | None] = {}
         self._guards = VerificationGuards()
         self._transactions = Transactions()
-        # As they were at the last `confirm`, if one has begun or ended since.
-        self._confirmed_transactions: Transactions | None = None
 
     @property
     def states(self) -> ProducerTable:
@@ -188,7 +186,6 @@ class ProducerStateManager:
         if header.attributes & TRANSACTIONAL_BIT:
             self._guards.drop(producer_id)
         if after.transaction_first_offset == base_offset:
-            self._keep_transactions()
             self._transactions.begin(producer_id, base_offset)
 
     def update_by_marker(
@@ -205,18 +202,14 @@ class ProducerStateManager:
         self._guards.drop_by_marker(producer_id, header.producer_epoch)
         if marker is None or producer_id not in self._transactions.open:
             return None
-        self._keep_transactions()
         entry = self._transactions.end(producer_id, base_offset)
         return None if marker.is_commit else entry
-
-    def _keep_transactions(self) -> None:
-        if self._confirmed_transactions is None:
-            self._confirmed_transactions = self._transactions.copy()
 
     def confirm(self) -> None:
         """Everything updated so far is in the log."""
         self._unconfirmed.clear()
-        self._confirmed_transactions = None
+        if self._transactions.unconfirmed:
+            self._transactions.confirm()
         if len(self._recent) > self._table.recent_max:
             self._table.pack_oldest()
 
@@ -228,8 +221,7 @@ class ProducerStateManager:
             else:
                 self._recent[producer_id] = before
         self._unconfirmed.clear()
-        if self._confirmed_transactions is not None:
-            self._transactions, self._confirmed_transactions = self._confirmed_transactions, None
+        self._transactions.undo()
 
     def replay(self, batch: Buffer, header: BatchHeader, now_wall_ms: int) -> AbortedTxn | None:
         """Take in a batch of the log, with its real offsets: on recovery, after a truncation.
@@ -265,7 +257,7 @@ class ProducerStateManager:
         self.snapshot_offset = None
         self._unconfirmed.clear()
         self._guards.clear()
-        self._transactions, self._confirmed_transactions = Transactions(), None
+        self._transactions = Transactions()
 
     def add_batches_before(self, earlier: ProducerTable) -> None:
         """After `load` and `replay`: a snapshot has one batch of each producer, and `earlier` up to four that precede
@@ -296,6 +288,7 @@ class ProducerStateManager:
         self.snapshot_offset = snapshot_offset if len(self._table) else None
         for first_offset, producer_id in sorted(open_transactions(entries)):
             self._transactions.begin(producer_id, first_offset)
+        self._transactions.confirm()
 
 
 # The calls of these classes do the same in Python; two are made for every batch of an idempotent producer.
