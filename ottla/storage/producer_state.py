@@ -110,14 +110,19 @@ class ProducerStateManager:
     ) -> VerificationGuard | None:
         """Before a transactional batch: the guard to present with it when its coordinator has answered (§40.2.1).
 
-        None: the transaction is open here, so that no question is needed. Raises InvalidProducerEpoch."""
+        None: the transaction is open here, so that no question is needed. `sequence` is the first one of the batch, or
+        -1. Raises InvalidProducerEpoch."""
         state = self._table.find(producer_id)
         if state is not None:
             if epoch < state.epoch:
                 raise _of_an_older_epoch(producer_id, epoch, state.epoch)
             # Without a batch of this epoch, what is open is of an earlier one, of which the marker has come emptied.
-            if epoch == state.epoch and state.transaction_first_offset >= 0 and state.batches:
-                return None
+            if epoch == state.epoch and state.batches:
+                if state.transaction_first_offset >= 0:
+                    return None
+                if sequence >= 0 and _precedes(sequence, state.batches[-1].last_sequence):
+                    # A late duplicate, of a transaction that may be over: nothing is to wait for it.
+                    return VerificationGuard(epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
         return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
 
     def drop_guards(self) -> None:
@@ -342,6 +347,11 @@ def _find_duplicate(state: ProducerState, first_sequence: int, last_sequence: in
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return DuplicateOf(batch.first_offset, batch.last_offset, batch.timestamp)
     return None
+
+
+def _precedes(sequence: int, last_sequence: int) -> bool:
+    """Whether it is that of a batch up to the last one, or comes later. After 2147483647 comes 0."""
+    return (last_sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
 
 
 _UNKNOWN = ProducerState(epoch=NO_PRODUCER_EPOCH)

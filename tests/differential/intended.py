@@ -11,6 +11,7 @@ from ottla.broker.handlers.find_coordinator import SHARE
 from ottla.cluster.image import TRANSACTION_VERSION
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceResponse
+from ottla.protocol.records.batch import parse_batch_header
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.connection import Answer, Closed, Outcome, Silence
 from tests.differential.drawing import names_something_twice
@@ -339,6 +340,28 @@ def _is_of_a_replaced_producer(exchange: Exchange, difference: Difference) -> bo
     return codes == (ErrorCode.PRODUCER_FENCED, ErrorCode.NONE) and is_next and bool(difference.path)
 
 
+def _is_behind_a_late_duplicate(exchange: Exchange, difference: Difference) -> bool:
+    """Kafka keeps a guard for a batch that the partition has, and lets no later one pass."""
+    if not _is_produce(exchange) or not _has_one_later_batch(exchange.asked.request):
+        return False
+    return _produce_code(exchange.ours) == ErrorCode.NONE and (
+        _produce_code(exchange.theirs) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+
+
+def _has_one_later_batch(request: Any) -> bool:
+    """Whether its one batch follows on others in the epoch of its producer."""
+    batches = [each.records for topic in request.topic_data for each in topic.partition_data]
+    return len(batches) == 1 and bool(batches[0]) and parse_batch_header(batches[0]).base_sequence > 0
+
+
+def _produce_code(outcome: Outcome) -> int | None:
+    if not isinstance(outcome, Answer) or not isinstance(outcome.message, ProduceResponse):
+        return None
+    codes = [each.error_code for topic in outcome.message.responses for each in topic.partition_responses]
+    return codes[0] if len(codes) == 1 else None
+
+
 INTENDED: tuple[Intended, ...] = (
     Intended(
         "elected leaders",
@@ -378,6 +401,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended(
         "replaced producers", "Kafka gives one the epoch that has replaced it (KIP-890).", _is_of_a_replaced_producer
     ),
+    Intended("late duplicates", "One makes no other batch wait.", _is_behind_a_late_duplicate),
     Intended("loggers", "Each broker has its own.", _is_about_loggers),
 )
 
