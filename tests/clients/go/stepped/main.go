@@ -2,7 +2,7 @@
 // which begins a transaction where none is open, "commit", "abort", and "read COUNT" committed values from the topic's
 // beginning.
 //
-//	go run ./stepped HOST:PORT TOPIC TRANSACTIONAL_ID TRANSACTION_TIMEOUT_MS
+//	go run ./stepped HOST:PORT[,HOST:PORT...] TOPIC TRANSACTIONAL_ID TRANSACTION_TIMEOUT_MS
 package main
 
 import (
@@ -30,7 +30,7 @@ func must[T any](value T, err error) T {
 }
 
 func main() {
-	seed, topic := kgo.SeedBrokers(os.Args[1]), os.Args[2]
+	seed, topic := kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), os.Args[2]
 	timeout := time.Duration(must(strconv.Atoi(os.Args[4]))) * time.Millisecond
 	client := must(kgo.NewClient(
 		seed, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(os.Args[3]), kgo.TransactionTimeout(timeout),
