@@ -78,8 +78,6 @@ class ProducerStateManager:
         self._unconfirmed: dict[int, ProducerState | None] = {}
         self._guards = VerificationGuards()
         self._transactions = Transactions()
-        # As they were at the last `confirm`, if one has begun or ended since.
-        self._confirmed_transactions: Transactions | None = None
 
     @property
     def states(self) -> ProducerTable:
@@ -112,14 +110,19 @@ class ProducerStateManager:
     ) -> VerificationGuard | None:
         """Before a transactional batch: the guard to present with it when its coordinator has answered (§40.2.1).
 
-        None: the transaction is open here, so that no question is needed. Raises InvalidProducerEpoch."""
+        None: the transaction is open here, so that no question is needed. `sequence` is the first one of the batch, or
+        -1. Raises InvalidProducerEpoch."""
         state = self._table.find(producer_id)
         if state is not None:
             if epoch < state.epoch:
                 raise _of_an_older_epoch(producer_id, epoch, state.epoch)
             # Without a batch of this epoch, what is open is of an earlier one, of which the marker has come emptied.
-            if epoch == state.epoch and state.transaction_first_offset >= 0 and state.batches:
-                return None
+            if epoch == state.epoch and state.batches:
+                if state.transaction_first_offset >= 0:
+                    return None
+                if sequence >= 0 and _precedes(sequence, state.batches[-1].last_sequence):
+                    # A late duplicate, of a transaction that may be over: nothing is to wait for it.
+                    return VerificationGuard(epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
         return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
 
     def drop_guards(self) -> None:
@@ -188,7 +191,6 @@ class ProducerStateManager:
         if header.attributes & TRANSACTIONAL_BIT:
             self._guards.drop(producer_id)
         if after.transaction_first_offset == base_offset:
-            self._keep_transactions()
             self._transactions.begin(producer_id, base_offset)
 
     def update_by_marker(
@@ -205,18 +207,14 @@ class ProducerStateManager:
         self._guards.drop_by_marker(producer_id, header.producer_epoch)
         if marker is None or producer_id not in self._transactions.open:
             return None
-        self._keep_transactions()
         entry = self._transactions.end(producer_id, base_offset)
         return None if marker.is_commit else entry
-
-    def _keep_transactions(self) -> None:
-        if self._confirmed_transactions is None:
-            self._confirmed_transactions = self._transactions.copy()
 
     def confirm(self) -> None:
         """Everything updated so far is in the log."""
         self._unconfirmed.clear()
-        self._confirmed_transactions = None
+        if self._transactions.unconfirmed:
+            self._transactions.confirm()
         if len(self._recent) > self._table.recent_max:
             self._table.pack_oldest()
 
@@ -228,8 +226,7 @@ class ProducerStateManager:
             else:
                 self._recent[producer_id] = before
         self._unconfirmed.clear()
-        if self._confirmed_transactions is not None:
-            self._transactions, self._confirmed_transactions = self._confirmed_transactions, None
+        self._transactions.undo()
 
     def replay(self, batch: Buffer, header: BatchHeader, now_wall_ms: int) -> AbortedTxn | None:
         """Take in a batch of the log, with its real offsets: on recovery, after a truncation.
@@ -265,7 +262,7 @@ class ProducerStateManager:
         self.snapshot_offset = None
         self._unconfirmed.clear()
         self._guards.clear()
-        self._transactions, self._confirmed_transactions = Transactions(), None
+        self._transactions = Transactions()
 
     def add_batches_before(self, earlier: ProducerTable) -> None:
         """After `load` and `replay`: a snapshot has one batch of each producer, and `earlier` up to four that precede
@@ -296,6 +293,7 @@ class ProducerStateManager:
         self.snapshot_offset = snapshot_offset if len(self._table) else None
         for first_offset, producer_id in sorted(open_transactions(entries)):
             self._transactions.begin(producer_id, first_offset)
+        self._transactions.confirm()
 
 
 # The calls of these classes do the same in Python; two are made for every batch of an idempotent producer.
@@ -349,6 +347,11 @@ def _find_duplicate(state: ProducerState, first_sequence: int, last_sequence: in
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return DuplicateOf(batch.first_offset, batch.last_offset, batch.timestamp)
     return None
+
+
+def _precedes(sequence: int, last_sequence: int) -> bool:
+    """Whether it is that of a batch up to the last one, or comes later. After 2147483647 comes 0."""
+    return (last_sequence - sequence) & SEQUENCE_MASK <= SEQUENCE_MASK >> 1
 
 
 _UNKNOWN = ProducerState(epoch=NO_PRODUCER_EPOCH)

@@ -7,6 +7,9 @@ first offset of both kinds. Below it everything is decided, and known to all in-
 The transactions that were aborted stand in the index of the segment that has their marker (`transaction_index`).
 """
 
+from collections import OrderedDict
+from collections.abc import Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 LATE_AFTER_TIMEOUT_MS = 300_000
@@ -42,31 +45,33 @@ class OldestTransaction(NamedTuple):
 
 
 class Transactions:
-    """Of one partition. The part that appends calls `begin` and `end` in the order of offsets."""
+    """Of one partition. The part that appends calls `begin` and `end` in the order of offsets, then `confirm` when that
+    is written, or `undo` when it could not be. All but `undo` cost the same however many are open."""
 
-    __slots__ = ("_ended", "_open")
+    __slots__ = ("_ended", "_open", "_unconfirmed_ends", "unconfirmed")
 
     def __init__(self) -> None:
-        # First offsets by producer id, rising: a transaction begins at the log end.
-        self._open: dict[int, int] = {}
+        # First offsets by producer id, rising: a transaction begins at the log end. A plain dict would be searched for
+        # its first entry past all that were deleted before it.
+        self._open: OrderedDict[int, int] = OrderedDict()
         # In the order of their markers.
         self._ended: list[EndedTransaction] = []
+        self.unconfirmed: dict[int, int | None] = {}
+        """For each producer whose transaction has begun or ended since the last `confirm`, the first offset of the one
+        that was open then, or None."""
+        # How many of the last in `_ended` those are.
+        self._unconfirmed_ends = 0
 
     def __bool__(self) -> bool:
         return bool(self._open or self._ended)
 
     @property
-    def open(self) -> dict[int, int]:
-        """First offset by producer id; not to be changed."""
+    def open(self) -> Mapping[int, int]:
+        """First offset by producer id."""
         return self._open
 
-    def copy(self) -> "Transactions":
-        """As they are now, to come back to."""
-        copied = Transactions()
-        copied._open, copied._ended = dict(self._open), list(self._ended)
-        return copied
-
     def begin(self, producer_id: int, first_offset: int) -> None:
+        self.unconfirmed.setdefault(producer_id, self._open.get(producer_id))
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int) -> AbortedTxn | None:
@@ -74,9 +79,26 @@ class Transactions:
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None
+        self.unconfirmed.setdefault(producer_id, first_offset)
+        self._unconfirmed_ends += 1
         self._ended.append(EndedTransaction(first_offset, marker_offset))
         last_stable_offset = next(iter(self._open.values()), marker_offset + 1)
         return AbortedTxn(producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def confirm(self) -> None:
+        self.unconfirmed.clear()
+        self._unconfirmed_ends = 0
+
+    def undo(self) -> None:
+        """As it was at the last `confirm`. The ended ones that are forgotten lie beyond any high watermark."""
+        for producer_id, first_offset in self.unconfirmed.items():
+            self._open.pop(producer_id, None)
+            if first_offset is not None:
+                self._open[producer_id] = first_offset
+        if self._unconfirmed_ends:
+            self._open = OrderedDict(sorted(self._open.items(), key=itemgetter(1)))
+            del self._ended[-self._unconfirmed_ends :]
+        self.confirm()
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """The first offset that a reader of committed records does not see yet: at most the high watermark.

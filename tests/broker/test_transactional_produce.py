@@ -212,6 +212,20 @@ async def test_marker_before_the_answer_voids_it(tmp_path: Path) -> None:
         assert partition.last_stable_offset == partition.log.log_end_offset == 1
 
 
+@pytest.mark.parametrize("version", [VERIFY_OLD, VERIFY])
+async def test_late_duplicate_keeps_no_later_batch_out(tmp_path: Path, version: int) -> None:
+    """§40.3.6: the coordinator refuses what belongs to no transaction any more."""
+    async with running(tmp_path) as (broker, client, coordinator):
+        assert await sent(client, in_transaction(0), version) == [NONE]
+        await ended(client, "t", producer=7, commit=ABORT)
+        coordinator.script = [ErrorCode.TRANSACTION_ABORTABLE]
+        (refused,) = await sent(client, in_transaction(0), version)
+        assert refused is (ErrorCode.INVALID_TXN_STATE if version < VERIFY else ErrorCode.TRANSACTION_ABORTABLE)
+
+        assert await sent(client, in_transaction(1), version) == [NONE]
+        assert broker.replicas.partition("t", 0).log.log_end_offset == 3
+
+
 async def test_next_transaction_may_begin_before_the_marker_comes(tmp_path: Path) -> None:
     """§39.3.3: with an epoch for each transaction, the marker has that of the next one."""
     async with running(tmp_path) as (broker, client, coordinator), client_of(broker) as other:

@@ -9,6 +9,8 @@ from types import TracebackType
 from tests.java_tools import classpath, program
 
 STEP_WITHIN_S = 60
+TRANSACTION_TIMEOUT_MS = 40_000
+"""The default of franz-go."""
 JAVA = Path(__file__).parents[1] / "java" / "Stepped.java"
 GO = Path(__file__).parent / "go"
 
@@ -24,6 +26,12 @@ class SteppedClient:
     def write(self, value: str) -> None:
         """In the open transaction, or in a new one. Returns when the broker has acknowledged it."""
         assert self._step(f"write {value}") == "written"
+
+    def refusal(self, value: str) -> str:
+        """As `write`, of a record that the broker refuses. Returns how the client calls the reason."""
+        refused, _, reason = self._step(f"write {value}").partition(" ")
+        assert refused == "refused"
+        return reason
 
     def end(self, *, commit: bool) -> None:
         assert self._step("commit" if commit else "abort") == "ended"
@@ -57,11 +65,19 @@ class SteppedClient:
         self._process.communicate()
 
 
-def java_client(bootstrap: str, topic: str, transactional_id: str) -> SteppedClient:
+def java_client(
+    bootstrap: str, topic: str, transactional_id: str, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+) -> SteppedClient:
     """Of Apache Kafka; skips the calling test where there is no Java, no Maven, or no way to the jars."""
-    return SteppedClient([*program(JAVA, classpath()), bootstrap, topic, transactional_id])
+    return SteppedClient([*program(JAVA, classpath()), bootstrap, topic, transactional_id, str(transaction_timeout_ms)])
 
 
-def go_client(programs: Path, bootstrap: str, topic: str, transactional_id: str) -> SteppedClient:
+def go_client(
+    programs: Path,
+    bootstrap: str,
+    topic: str,
+    transactional_id: str,
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+) -> SteppedClient:
     """franz-go; `programs` is where the sources in `GO` were built."""
-    return SteppedClient([programs / "stepped", bootstrap, topic, transactional_id])
+    return SteppedClient([programs / "stepped", bootstrap, topic, transactional_id, str(transaction_timeout_ms)])

@@ -88,6 +88,10 @@ class Auditor(threading.Thread):
         self.audited_to = -1
         """The offset up to which it has read, at its last audit."""
         self.complaints: list[str] = []
+        # Of each transfer, how often it was read here and what its postings add up to; and which of them are new.
+        self._times: Counter[str] = Counter()
+        self._sums: Counter[str] = Counter()
+        self._unaudited: set[str] = set()
 
     def run(self) -> None:
         reader: Consumer = consumer(
@@ -99,20 +103,27 @@ class Auditor(threading.Thread):
             if message is None:
                 continue
             if message.error() is None:
-                self.postings.append(tuple(json.loads(message.value())))
+                self._note(tuple(json.loads(message.value())))
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 self._audit()
                 self.audited_to = message.offset()
         reader.close()
 
+    def _note(self, posting: Posting) -> None:
+        transfer, _, amount = posting
+        self.postings.append(posting)
+        if transfer in self._times and transfer not in self._unaudited:
+            self.complaints.append(f"partition {self._partition}: an audit has seen a part of {transfer}")
+        self._times[transfer] += 1
+        self._sums[transfer] += amount
+        self._unaudited.add(transfer)
+
     def _audit(self) -> None:
         """What one transaction wrote here is seen whole: twice a transfer within the partition, else once."""
         self.audits += 1
-        within = Counter(transfer for transfer, _, _ in self.postings)
-        sums: Counter[str] = Counter()
-        for transfer, _, amount in self.postings:
-            sums[transfer] += amount
-        torn = [transfer for transfer, times in within.items() if times > 2 or (times == 2 and sums[transfer])]
+        times, sums = self._times, self._sums
+        torn = [each for each in self._unaudited if times[each] > 2 or (times[each] == 2 and sums[each])]
+        self._unaudited.clear()
         if torn:
             self.complaints.append(f"partition {self._partition}: {torn}")
 

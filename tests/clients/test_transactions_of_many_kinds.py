@@ -1,7 +1,8 @@
 """Transactions with thousands of participants, of mixed clients, and read from followers."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,29 @@ from tests.clients.stepped import GO, SteppedClient, go_client, java_client
 from tests.clients.test_aiokafka import consumer as aio_consumer
 from tests.clients.test_aiokafka import take
 from tests.clients.test_confluent_kafka import WAIT_S, consumed, consumer, create_topic, produced, producer
-from tests.clients.test_librdkafka_transactions import TO_THE_END, delete_records, described, transactional, until_end
+from tests.clients.test_librdkafka_transactions import (
+    TO_THE_END,
+    delete_records,
+    described,
+    transactional,
+    until_end,
+    wait_until_over,
+)
 from tests.cluster_processes import ETCD_MISSING, ClusterProcesses, etcd_is_installed
 from tests.served import ServedBroker
 from tests.waiting import wait_for
 
-PARTICIPANTS = 2_000
+PARTICIPANTS = 3_000
 LONG_S = 90
 # A topic and its partitions are some 4 bytes each in the value, written at most twice with all of them.
 VALUE_BYTES_MAX = 6 * PARTICIPANTS
 
 
 @pytest.mark.timeout(4 * LONG_S)
-def test_tx34_transaction_of_thousands_of_partitions_commits(broker: ServedBroker) -> None:
+def test_tx34_transaction_of_thousands_of_partitions_commits(
+    broker: ServedBroker, record_property: Callable[[str, object], None]
+) -> None:
+    """The size of the largest value and the time of the markers are properties of the test's report."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("t", PARTICIPANTS, 1)], request_timeout=LONG_S)["t"].result(LONG_S)
     sender = transactional(broker, "many")
@@ -38,6 +49,9 @@ def test_tx34_transaction_of_thousands_of_partitions_commits(broker: ServedBroke
         sender.produce("t", str(partition), partition=partition)
     assert sender.flush(LONG_S) == 0
     sender.commit_transaction(LONG_S)
+    decided = time.monotonic()
+    wait_until_over(broker, "many")
+    record_property("marker_phase_s", round(time.monotonic() - decided, 2))
 
     reader = consumer(broker, "readers", isolation_level="read_committed")
     reader.assign([TopicPartition("t", partition, 0) for partition in range(PARTICIPANTS)])
@@ -49,6 +63,7 @@ def test_tx34_transaction_of_thousands_of_partitions_commits(broker: ServedBroke
     assert values == {str(partition).encode() for partition in range(PARTICIPANTS)}
     stored = b"".join(path.read_bytes() for path in broker.data_dir.glob("__transaction_state-*/*.log"))
     largest = max(len(batch) for batch in stored.split(b"\x00\x04many"))
+    record_property("value_bytes", largest)
     assert PARTICIPANTS < largest < VALUE_BYTES_MAX
 
 

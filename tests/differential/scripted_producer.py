@@ -145,6 +145,11 @@ class ScriptedProducer:
 
     # What is known of it.
 
+    def is_refused(self) -> bool:
+        """Whether its coordinator cannot store its id. Makes no line."""
+        request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
+        return bool(self._script.look(request, 5).error_code)
+
     def describe(self) -> None:
         self._script.ask("DescribeTransactions", self._describing(), 0, self._described)
 

@@ -125,8 +125,6 @@ def plain_after_a_refused_batch(script: Script) -> None:
     producer.produce("t", "plain", transactional=False)
     producer.produce("t", "refused", sequence=5)
     producer.produce("t", "before", sequence=1, transactional=False)
-    producer.produce("t", "refused", sequence=1)
-    producer.produce("t", "behind", sequence=2, transactional=False)
     producer.produce("t", "next epoch", transactional=False, epoch=producer.epoch + 1)
     producer.produce("t", "behind", sequence=1, transactional=False, epoch=producer.epoch + 1)
     for number, version in enumerate((9, 11, 12)):
@@ -138,6 +136,38 @@ def plain_after_a_refused_batch(script: Script) -> None:
     describe_producers(script, "t", 0, 1)
     script.log("t")
     script.log("t", 1)
+
+
+def late_duplicates(script: Script) -> None:
+    """Of a transaction that has ended: refused, and the next one begins behind it."""
+    script.create("t", partitions=5)
+    for index, version in enumerate((9, 11)):
+        producer = ScriptedProducer(script, f"p{version}")
+        producer.initialize()
+        producer.add({"t": [index]})
+        producer.produce("t", "first", index=index, version=version)
+        producer.produce("t", "second", sequence=1, index=index, version=version)
+        producer.end(commit=False)
+        producer.produce("t", "second", sequence=1, index=index, version=version)
+        producer.produce("t", "first", index=index, version=version)
+        producer.add({"t": [index]})
+        producer.produce("t", "third", sequence=2, index=index, version=version)
+        producer.end(commit=True)
+    producer.add({"t": [2]})
+    producer.produce("t", "first", index=2)
+    producer.end(commit=True)
+    producer.add({"t": [2]})
+    producer.produce("t", "known", index=2)
+    producer.produce("t", "second", sequence=1, index=2)
+    producer.end(commit=True)
+    producer.produce("t", "plain", index=3, transactional=False)
+    producer.produce("t", "refused", index=3)
+    producer.produce("t", "next", sequence=1, index=3, transactional=False)
+    producer.produce("t", "first", index=4, version=12)
+    producer.end(commit=True, version=5)
+    producer.produce("t", "first", index=4, version=12, epoch=producer.epoch - 1)
+    producer.produce("t", "next", index=4, version=12)
+    producer.end(commit=True, version=5)
 
 
 def readers(script: Script) -> None:
@@ -349,6 +379,7 @@ SCRIPTS = (
     sequences,
     sequences_of_version_12,
     plain_after_a_refused_batch,
+    late_duplicates,
     readers,
     deleted_beginning,
     markers_by_hand,

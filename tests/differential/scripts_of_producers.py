@@ -1,7 +1,13 @@
 """Scripts about transactional ids: what the coordinator of transactions answers and stores."""
 
+from ottla.broker.config.alter import ConfigResourceType
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.differential.script import Script
-from tests.differential.scripted_producer import NO_PAIR, ScriptedProducer
+from tests.differential.scripted_producer import NO_PAIR, STATE_TOPIC, ScriptedProducer
 from tests.differential.scripts_of_partitions import mark, marker
 from tests.differential.shown import MADE_UP
 
@@ -281,6 +287,38 @@ def stuck_decision(script: Script) -> None:
     script.log("t", 1)
 
 
+def lowered_bound(script: Script) -> None:
+    """A transaction's record is larger than `max.message.bytes` of `__transaction_state` has become."""
+    script.create("t", partitions=40)
+    ended, fenced = (ScriptedProducer(script, name) for name in ("ended", "fenced"))
+    probe = ScriptedProducer(script, "long" * 100)
+    everywhere = {"t": list(range(40))}
+    ended.initialize()
+    fenced.initialize()
+    bound(script, STATE_TOPIC, 250, probe)
+    ended.add(everywhere)
+    ended.describe()
+    bound(script, STATE_TOPIC, None, probe)
+    ended.add(everywhere)
+    fenced.add(everywhere)
+    bound(script, STATE_TOPIC, 250, probe)
+    ended.add(everywhere)
+    ended.end(commit=True, awaits_markers=False)
+    fenced.initialize()
+    bound(script, STATE_TOPIC, None, probe)
+    ended.end(commit=True)
+    fenced.initialize()
+
+
+def bound(script: Script, topic: str, size: int | None, probe: ScriptedProducer) -> None:
+    """Or the default again, in force when a record of the probe, whose id is longer, is refused or not."""
+    config = AlterableConfig(name="max.message.bytes", config_operation=int(size is None))
+    config.value = None if size is None else str(size)
+    resource = AlterConfigsResource(resource_type=int(ConfigResourceType.TOPIC), resource_name=topic, configs=[config])
+    script.look(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    script.until(lambda: probe.is_refused() == (size is not None))
+
+
 SCRIPTS = (
     first_epochs,
     odd_initializations,
@@ -295,4 +333,5 @@ SCRIPTS = (
     timed_out,
     recovered_with_its_pair,
     stuck_decision,
+    lowered_bound,
 )

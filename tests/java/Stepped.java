@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -14,8 +15,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * The Java client, led from outside: a step for each line of the standard input, an answer for each. Arguments: the
- * broker, a topic of one partition, and the transactional id. Steps: "write VALUE", which begins a transaction where
- * none is open, "commit", "abort", and "read COUNT" committed values from the topic's beginning.
+ * broker, a topic of one partition, the transactional id, and transaction.timeout.ms. Steps: "write VALUE", which begins
+ * a transaction where none is open, "commit", "abort", and "read COUNT" committed values from the topic's beginning.
  */
 public class Stepped {
     private static String server;
@@ -24,7 +25,8 @@ public class Stepped {
     public static void main(String[] arguments) throws Exception {
         server = arguments[0];
         topic = arguments[1];
-        Map<String, Object> settings = Map.of("bootstrap.servers", server, "transactional.id", arguments[2]);
+        Map<String, Object> settings = Map.of("bootstrap.servers", server, "transactional.id", arguments[2],
+            "transaction.timeout.ms", Integer.parseInt(arguments[3]));
         BufferedReader steps = new BufferedReader(new InputStreamReader(System.in));
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
@@ -38,8 +40,7 @@ public class Stepped {
                             producer.beginTransaction();
                         }
                         isOpen = true;
-                        producer.send(new ProducerRecord<>(topic, words[1])).get();
-                        System.out.println("written");
+                        System.out.println(written(producer, words[1]));
                     }
                     case "read" -> System.out.println(String.join(" ", values(Integer.parseInt(words[1]))));
                     default -> {
@@ -53,6 +54,15 @@ public class Stepped {
                     }
                 }
             }
+        }
+    }
+
+    private static String written(KafkaProducer<String, String> producer, String value) throws InterruptedException {
+        try {
+            producer.send(new ProducerRecord<>(topic, value)).get();
+            return "written";
+        } catch (ExecutionException error) {
+            return "refused " + error.getCause().getClass().getSimpleName();
         }
     }
 

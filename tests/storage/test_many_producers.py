@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from ottla.protocol.records.control import TransactionMarker
 from ottla.storage.log import Log
 from ottla.storage.producer_pages import PAGES_PER_SLICE, PRODUCERS_PER_PAGE
 from ottla.storage.producer_state import ProducerStateManager
@@ -102,6 +104,32 @@ def test_no_write_looks_at_more_than_a_page(count: int) -> None:
     assert len(copied) >= count
     # Some 30 for each of those that are packed together.
     assert most < 60 * PACKED_AT_ONCE
+
+
+def test_begin_and_end_copy_nothing_of_what_is_open() -> None:
+    """In the bytes of one write: it may be undone, and all that are open would be some hundred thousand."""
+    producers = ProducerStateManager()
+    for producer in range(FEW):
+        producers.update(header_of(0, producer=producer, attributes=TRANSACTIONAL_BIT), producer, NOW)
+        producers.confirm()
+
+    def write(ended: int, begun: int) -> None:
+        marker = header_of(-1, producer=ended, attributes=TRANSACTIONAL_BIT | CONTROL_BIT)
+        producers.update_by_marker(marker, TransactionMarker(is_commit=True, coordinator_epoch=0), begun, NOW)
+        producers.update(header_of(0, producer=begun, attributes=TRANSACTIONAL_BIT), begun, NOW)
+        producers.confirm()
+        producers.last_stable_offset(begun, 0)
+
+    write(0, FEW)
+    tracemalloc.start()
+    try:
+        write(1, FEW + 1)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert len(producers.open_transactions) == FEW
+    assert allocated < 20_000
 
 
 def test_expiry_looks_at_some_pages_in_a_slice() -> None:

@@ -262,6 +262,52 @@ def test_stable_offset_is_that_of_the_log(data: st.DataObject) -> None:
         assert transactions.last_stable_offset(high_watermark, 0) == min([*unstable, high_watermark])
 
 
+MOVES = st.lists(st.tuples(st.sampled_from(("begin", "end", "confirm", "undo")), st.integers(1, 4)), max_size=40)
+
+
+@given(MOVES)
+def test_undone_transactions_are_what_they_were(moves: list[tuple[str, int]]) -> None:
+    """Beside copies of what was confirmed: order, first offsets and stable offset are the same."""
+    transactions = Transactions()
+    now: tuple[tuple[int, int], ...] = ()
+    confirmed = now
+    offset = confirmed_end = 0
+    for move, producer in moves:
+        if move == "begin" and producer not in transactions.open:
+            transactions.begin(producer, offset)
+            now = (*now, (producer, offset))
+        elif move == "end":
+            transactions.end(producer, offset)
+            now = tuple(each for each in now if each[0] != producer)
+        elif move == "confirm":
+            transactions.confirm()
+            confirmed, confirmed_end = now, offset
+        elif move == "undo":
+            transactions.undo()
+            now, offset = confirmed, confirmed_end
+        offset += 1
+        assert tuple(transactions.open.items()) == now
+    transactions.undo()
+    assert tuple(transactions.open.items()) == confirmed
+    first_offsets = [first_offset for _, first_offset in confirmed]
+    assert transactions.last_stable_offset(offset, 0) == min([*first_offsets, offset])
+
+
+def test_undone_end_is_waited_for_again() -> None:
+    transactions = Transactions()
+    transactions.begin(1, 0)
+    transactions.begin(2, 1)
+    transactions.end(2, 2)
+    transactions.confirm()
+    transactions.end(1, 3)
+    transactions.undo()
+
+    assert transactions.last_stable_offset(3, 0) == 0
+    transactions.end(1, 3)
+    transactions.confirm()
+    assert (transactions.last_stable_offset(3, 0), transactions.last_stable_offset(4, 0)) == (0, 4)
+
+
 class TransactionLog(RuleBasedStateMachine):
     """A log beside a list of what was written: readers of committed records see what the list says."""
 

@@ -20,7 +20,7 @@ from ottla.storage.verification_guards import (
     VerificationGuard,
     VerificationGuards,
 )
-from tests.storage.producers import batch
+from tests.storage.producers import LAST, batch
 
 PRODUCER = 7
 ABORT = TransactionMarker(is_commit=False, coordinator_epoch=0)
@@ -128,6 +128,45 @@ def test_later_batch_waits_for_one_that_is_asked_about(producing: Producing) -> 
     assert producing.refusal(1, guard=guard) is OutOfOrderSequenceNumber
     assert producing.append(0, guard=guard) is None
     assert producing.append(1) is None
+
+
+@pytest.mark.parametrize("first", [0, LAST - 1])
+@pytest.mark.parametrize("late", range(3))
+def test_late_duplicate_leaves_no_guard_behind(first: int, late: int) -> None:
+    """§40.3.6: the question about it is refused when its transaction is over, and the next one begins behind it."""
+    producing = Producing()
+    producing.append(first, guard=producing.ask(first))
+    second, third, fourth = (first + n & LAST for n in (1, 2, 3))
+    producing.append(second)
+    producing.append(third)
+    producing.abort()
+    guard = producing.ask((first, second, third)[late])
+    assert guard is not None, "the coordinator is asked, as by Kafka"
+
+    assert producing.append(fourth, guard=producing.ask(fourth)) is None
+    assert producing.append((first, second, third)[late], guard=guard) == DuplicateOf(late, late, 1000)
+
+
+def test_late_duplicate_does_not_lower_a_guard(producing: Producing) -> None:
+    producing.append(guard=producing.ask())
+    producing.abort()
+    guard = producing.ask(1)
+    late = producing.ask(0)
+
+    assert producing.refusal(2, guard=producing.ask(2)) is OutOfOrderSequenceNumber
+    assert producing.append(0, guard=late) == DuplicateOf(0, 0, 1000)
+    assert producing.append(1, guard=guard) is None
+
+
+def test_guard_of_a_late_batch_begins_nothing(producing: Producing) -> None:
+    """Of one that is no duplicate any more: five have come since."""
+    producing.append(guard=producing.ask())
+    for sequence in range(1, 7):
+        producing.append(sequence)
+    producing.abort()
+
+    assert producing.refusal(0, guard=producing.ask(0)) is InvalidTxnState
+    assert producing.append(7, guard=producing.ask(7)) is None
 
 
 def test_new_producer_with_raised_epochs_begins_at_zero(producing: Producing) -> None:

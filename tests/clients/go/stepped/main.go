@@ -2,18 +2,20 @@
 // which begins a transaction where none is open, "commit", "abort", and "read COUNT" committed values from the topic's
 // beginning.
 //
-//	go run ./stepped HOST:PORT TOPIC TRANSACTIONAL_ID
+//	go run ./stepped HOST:PORT[,HOST:PORT...] TOPIC TRANSACTIONAL_ID TRANSACTION_TIMEOUT_MS
 package main
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -28,8 +30,11 @@ func must[T any](value T, err error) T {
 }
 
 func main() {
-	seed, topic := kgo.SeedBrokers(os.Args[1]), os.Args[2]
-	client := must(kgo.NewClient(seed, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(os.Args[3])))
+	seed, topic := kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), os.Args[2]
+	timeout := time.Duration(must(strconv.Atoi(os.Args[4]))) * time.Millisecond
+	client := must(kgo.NewClient(
+		seed, kgo.DefaultProduceTopic(topic), kgo.TransactionalID(os.Args[3]), kgo.TransactionTimeout(timeout),
+	))
 	defer client.Close()
 	isOpen := false
 	steps := bufio.NewScanner(os.Stdin)
@@ -41,8 +46,7 @@ func main() {
 				must(0, client.BeginTransaction())
 			}
 			isOpen = true
-			write(client, argument)
-			fmt.Println("written")
+			fmt.Println(write(client, argument))
 		case "read":
 			fmt.Println(strings.Join(read(seed, topic, must(strconv.Atoi(argument))), " "))
 		default:
@@ -53,10 +57,16 @@ func main() {
 	}
 }
 
-func write(client *kgo.Client, value string) {
+func write(client *kgo.Client, value string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stepWithin)
 	defer cancel()
-	must(0, client.ProduceSync(ctx, &kgo.Record{Value: []byte(value)}).FirstErr())
+	err := client.ProduceSync(ctx, &kgo.Record{Value: []byte(value)}).FirstErr()
+	var refused *kerr.Error
+	if errors.As(err, &refused) {
+		return "refused " + refused.Message
+	}
+	must(0, err)
+	return "written"
 }
 
 func end(client *kgo.Client, commit kgo.TransactionEndTry) {
