@@ -1,14 +1,21 @@
 """AlterPartitionReassignments, ListPartitionReassignments and UnregisterBroker, with several brokers on one store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ottla.broker.broker import Broker
+from ottla.broker.config.alter import ConfigResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
+)
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -33,6 +40,15 @@ def move(*targets: Sequence[int] | None, topic: str = "t", first: int = 0) -> Al
 def codes(response: AlterPartitionReassignmentsResponse) -> list[int]:
     assert response.error_code == 0
     return [row.error_code for topic in response.responses for row in topic.partitions]
+
+
+async def altered(broker: Broker, topic: str, values: Mapping[str, str]) -> None:
+    """The configs of a topic, or of all brokers."""
+    configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in values.items()]
+    kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
+    resource = AlterConfigsResource(resource_type=kind, resource_name=topic, configs=configs)
+    response = await ask(broker, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert response.responses[0].error_code == 0
 
 
 ALL = ListPartitionReassignmentsRequest(topics=None)
@@ -118,6 +134,24 @@ async def test_the_records_stay_where_the_only_replica_in_sync_is(tmp_path: Path
         assert codes(begun) in ([0], [ErrorCode.INVALID_REPLICA_ASSIGNMENT])
         assert state_of(asked).leader == 0
         assert 0 in state_of(asked).replicas
+
+
+async def test_replica_that_comes_back_obeys_altered_configs(tmp_path: Path) -> None:
+    """Its log was on the disk all the time, moved away while its broker was stopped."""
+    async with running_cluster(tmp_path, brokers=3, min_insync_replicas=1) as cluster:
+        asked = cluster.brokers[0]
+        await create_topic(asked, "t", [0, 1])
+        await cluster.stop_broker(1)
+        assert codes(await ask(asked, move([0]))) == [0]
+        await cluster.start_broker(1)
+        await altered(asked, "", {"message.max.bytes": "5000"})
+        await altered(asked, "t", {"cleanup.policy": "compact"})
+
+        assert codes(await ask(asked, move([0, 1]))) == [0]
+        await until(lambda: state_of(asked).isr == (0, 1))
+
+        config = cluster.brokers[1].replicas.partition("t", 0).log.config
+        assert (config.max_message_bytes, config.cleanup_policy) == (5000, {"compact"})
 
 
 async def test_a_broker_that_is_gone_is_forgotten_by_all(tmp_path: Path) -> None:

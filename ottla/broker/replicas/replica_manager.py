@@ -302,13 +302,14 @@ class ReplicaManager:
     # Leading and following.
 
     def _open(self, topic: TopicInfo, index: int) -> Partition:
-        directory = self._directory
-        log = directory.logs.get((topic.name, index))
+        log = self._directory.logs.get((topic.name, index))
+        config, wall_ms = log_config(topic.configs, self._runtime.config), self._runtime.broker_clock.wall_ms()
         if log is None:
-            config, wall_ms = log_config(topic.configs, self._runtime.config), self._runtime.broker_clock.wall_ms()
-            log = directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
+            log = self._directory.create_log(topic.name, index, topic.topic_id, config, now_wall_ms=wall_ms)
         elif log.topic_id != topic.topic_id:
             raise KafkaStorageError(f"{log.directory} holds the log of another topic of this name")
+        elif log.config != config:  # Altered while this broker was no replica.
+            log.configure(config)
         partition = Partition(
             topic.name,
             index,

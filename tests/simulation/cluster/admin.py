@@ -186,8 +186,9 @@ class Admin:
         except OSError:
             return
         error = ErrorCode(response.topics[0].partitions[0].error_code)
-        # A new leader may not know yet that what was committed is.
-        if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        # A new leader may not know yet that what was committed is. Of what is only compacted nothing can be deleted.
+        is_compacted = error is ErrorCode.POLICY_VIOLATION and self._world.plan.alters_settings
+        if error is not ErrorCode.OFFSET_OUT_OF_RANGE and not is_compacted:
             self._judge("delete records", error)
         if error is not ErrorCode.NONE:
             self.client.metadata_is_stale()

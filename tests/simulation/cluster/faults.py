@@ -76,6 +76,8 @@ class Faults:
         under_way = []
         if plan.blackouts:
             under_way.append(world.spawn(self._black_out(world.make_rng("blackouts")), "blackouts"))
+        if world.settings is not None:
+            under_way.append(world.spawn(world.settings.live(), "settings"))
         while world.loop.now_us < ends_us:
             await world.sleep_ms(self._rng.randint(1, 2 * plan.fault_every_ms))
             name, action = self._rng.choice(kinds)
@@ -85,6 +87,8 @@ class Faults:
             await task
         if plan.throttles:
             await self._admin.raise_throttles()
+        if world.settings is not None:
+            await world.settings.restore()
         self._admin.client.close()
         self._users.client.close()
         self._quotas.client.close()

@@ -4,7 +4,7 @@ Partitions are looked at when something about them has changed, and only those o
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.simulation.cluster.decided import DecidedLog
 from tests.simulation.cluster.decisions import Decisions, OpenTransaction
 from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.known_ids import KnownIds
+from tests.simulation.cluster.obedience import Obedience
 from tests.simulation.cluster.plan import LONGEST_PAUSE_MS
 from tests.simulation.cluster.replicas import Committed, TrackedLog
 from tests.simulation.cluster.risked import RiskedLog
@@ -33,15 +34,25 @@ class ClusterInspector:
     """Of the whole cluster, for the whole run."""
 
     def __init__(
-        self, judge: ClusterJudge, truth: Truth, *, compacts: bool, transacts: bool, keeps_producers: bool = True
+        self,
+        judge: ClusterJudge,
+        truth: Truth,
+        *,
+        compacts: bool,
+        transacts: bool,
+        keeps_producers: bool = True,
+        obedience: Obedience | None = None,
     ) -> None:
-        """`keeps_producers`: none of them expires."""
+        """`keeps_producers`: none of them expires. `obedience`: where settings are altered in flight."""
         self.judge = judge
         self.keeps_producers = keeps_producers
+        self.obedience = obedience
         self.compacts = compacts
         self.compacted_kind = DecidedLog if transacts else CompactedLog
         self.truth = truth
         self.committed: dict[PartitionId, Committed] = {}
+        # By topic id: what a topic was made for it stays, whatever its configs are in between.
+        self._made_with: dict[bytes, Mapping[str, str]] = {}
         self.decisions = Decisions(judge, self._committed_end)
         # The lives that go on, by broker id.
         self.lives: dict[int, BrokerInspector] = {}
@@ -87,8 +98,17 @@ class ClusterInspector:
             if life is not None and life.is_registered:
                 life.check_has_committed((topic.topic_id, index))
 
+    def kind_of(self, topic_id: bytes) -> type[TrackedLog]:
+        configs = self._made_with.get(topic_id, {})
+        if configs.get("unclean.leader.election.enable") == "true":
+            return RiskedLog
+        return self.compacted_kind if self.compacts and configs.get("cleanup.policy") == "compact" else TrackedLog
+
     def _isr_changed(self, before: MetadataImage, update: ImageUpdate) -> None:
         for name, indexes in update.topics.items():
+            topic = update.image.topic(name)
+            if topic is not None:
+                self._made_with.setdefault(topic.topic_id, topic.configs)
             for index in indexes:
                 self.check_isr(name, index)
 
@@ -161,6 +181,8 @@ class BrokerInspector:
         if image is not self._image:
             self._image = image
             self._cluster.truth.compare(f"broker {self._node_id}", image)
+            if self._cluster.obedience is not None:
+                self._cluster.obedience.check_logs(f"broker {self._node_id}", broker)
             self.when_image_changes(image)
         if broker.runtime.is_serving and hasattr(broker, "server"):
             hosted = hosted_partitions(broker)
@@ -197,7 +219,7 @@ class BrokerInspector:
             # The first, or another one after it was moved away and back.
             self._terms.pop(key, None)
             committed = self._cluster.committed_of(key, partition.topic)
-            tracked = self._logs[key] = self._kind_of(log)(
+            tracked = self._logs[key] = self._cluster.kind_of(partition.topic_id)(
                 self._judge, committed, log, f"broker {self._node_id}", self._is_rotten
             )
             self._active.pop(key, None)
@@ -216,6 +238,8 @@ class BrokerInspector:
             self._begin_term(partition.index)
         if partition.is_leader:
             self._cluster.leads(key, name, self._node_id, partition.leader_epoch)
+            if self._cluster.obedience is not None and self._broker.metadata.image is self._image:
+                self._cluster.obedience.check_commits(f"broker {self._node_id}", self._broker, partition)
             if self.is_registered and self._terms_checked.get(key) != partition.leader_epoch:
                 self._terms_checked[key] = partition.leader_epoch
                 self._judge.counts["new leaders checked"] += 1
@@ -292,11 +316,6 @@ class BrokerInspector:
             how = f"stable up to {partition.last_stable_offset}, by its log up to {may_be[0]}"
             self._judge.violated("I-29", f"{where}: {how}")
         self._judge.counts["stable offsets checked"] += may_be[0] < partition.high_watermark
-
-    def _kind_of(self, log: Any) -> type[TrackedLog]:
-        if log.config.unclean_leader_election_enable:
-            return RiskedLog
-        return self._cluster.compacted_kind if self._cluster.compacts and log.config.is_compacted else TrackedLog
 
     def _begin_term(self, index: int) -> None:
         self.term = self._judge.begin_term(before=self.term)

@@ -87,6 +87,8 @@ class ClusterPlan:
     """Brokers have an authorizer, and some clients are denied things."""
     is_open: bool
     """What no ACL is about is allowed to all of them."""
+    alters_settings: bool
+    """An operator alters what records are obeyed by: their largest size, compaction, how many replicas need them."""
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -130,6 +132,7 @@ class ClusterPlan:
             rests_long=False,
             has_principals=False,
             is_open=False,
+            alters_settings=False,
         )
         plan._draw_last(rng, later_kinds)
         return plan
@@ -176,6 +179,8 @@ class ClusterPlan:
         rng = make_rng("principals")
         self.has_principals = rng.random() < 0.2
         self.is_open = self.has_principals and rng.random() < 0.25
+        # What is refused to a principal is another matter.
+        self.alters_settings = make_rng("settings").random() < 0.25 and not self.has_principals
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""

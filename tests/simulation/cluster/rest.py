@@ -16,6 +16,7 @@ from tests.simulation.calm import POLL_MS, wrong_after
 from tests.simulation.cluster.keyed import KEYED
 from tests.simulation.cluster.plan import PRODUCER_EXPIRATION_MS
 from tests.simulation.cluster.released import held_too_much
+from tests.simulation.cluster.settings_probe import SettingsProbe
 from tests.simulation.cluster.standalone import GROUP
 from tests.simulation.cluster.transaction_agreement import hanging
 from tests.simulation.cluster.transaction_rest import TransactionRest
@@ -62,6 +63,8 @@ class Rest:
             self._calm_was_too_short("I-20", wrong, CATCH_UP_MS)
         await self._wait("I-25", self._other_users, REACTION_MS)
         await self._wait("I-25", self._other_quotas, REACTION_MS)
+        if self._world.settings is not None:
+            await self._wait("I-39", self._disobeyed, REACTION_MS)
         if self._world.principals is not None:
             await self._wait("I-25", self._world.principals.still_wrong, REACTION_MS)
             await self._world.principals.probe()
@@ -126,6 +129,11 @@ class Rest:
         """What principals have left behind (I-34)."""
         if self._world.principals is not None:
             await self._world.principals.judge_deeds()
+
+    async def judge_settings(self) -> None:
+        """Where they were altered in flight (I-39)."""
+        if self._world.settings is not None:
+            await SettingsProbe(self._world, self._world.settings).judge()
 
     async def clean_up(self) -> None:
         """I-17 once more; I-19: when everybody has gone, what was made for them has gone."""
@@ -213,6 +221,14 @@ class Rest:
         """Every broker has the quotas that were acknowledged (§65.1)."""
         quotas, nodes = self._world.quotas, self._world.nodes.values()
         return [f"{node.host}: {wrong}" for node in nodes for wrong in quotas.wrong(node.broker.image.client_quotas)]
+
+    def _disobeyed(self) -> list[str]:
+        """Settings that were acknowledged and are not committed, or committed and not in force."""
+        world, obedience = self._world, self._world.inspector.obedience
+        assert obedience is not None, "settings are altered"
+        assert world.settings is not None, "settings are altered"
+        wrong = [f"{node.host}: {each}" for node in world.nodes.values() for each in obedience.disobeyed(node.broker)]
+        return world.settings.wrong() + obedience.kept_eligible() + wrong
 
     def _leaderless(self) -> list[str]:
         """Partitions that a replica could lead which has never lost anything, as far as its disk goes."""

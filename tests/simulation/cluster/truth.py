@@ -6,6 +6,7 @@ from typing import Any
 from ottla.cluster.image import NO_LEADER, MetadataImage, PartitionInfo
 from ottla.cluster.store import Changes, MetadataStore, Snapshot, StoreWatcher, Unavailable
 from ottla.cluster.updates import ImageUpdate, applied
+from tests.simulation.cluster.settings import Configs, defaults_after
 from tests.simulation.judge import Judge
 
 # Brokers are this many transactions behind at most; an image that is older is not compared any more.
@@ -15,10 +16,13 @@ IMAGES_KEPT = 2_000
 class Truth:
     def __init__(self, judge: Judge, store: MetadataStore) -> None:
         self.image = MetadataImage("", NO_LEADER)
+        # Server properties altered for all brokers.
+        self.defaults: Configs = {}
         # Called with the partitions that have changed, by topic, after the image has.
         self.when_changed: list[Callable[[MetadataImage, ImageUpdate], None]] = []
         self._judge = judge
         self._images: dict[int, MetadataImage] = {}
+        self._defaults: dict[int, Configs] = {}
         self._controllers: dict[int, int] = {}
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
@@ -26,6 +30,10 @@ class Truth:
 
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
         return self.image.partition(topic, index)
+
+    def defaults_at(self, revision: int) -> Configs | None:
+        """None where the revision is not known, or too old."""
+        return self._defaults.get(revision)
 
     def compare(self, broker: str, image: MetadataImage) -> None:
         """I-25: what a broker believes was true at the revision that its image is of."""
@@ -39,6 +47,8 @@ class Truth:
     def _take(self, event: Snapshot | Changes) -> None:
         before, update = self.image, applied(self.image, event)
         self.image = update.image
+        self.defaults = self._defaults[update.image.revision] = defaults_after(self.defaults, event)
+        self._defaults.pop(update.image.revision - IMAGES_KEPT, None)
         self._images[update.image.revision] = update.image
         self._images.pop(update.image.revision - IMAGES_KEPT, None)
         self._judge.trace.note("committed", update.image.revision, dict(update.topics), update.brokers)

@@ -33,11 +33,14 @@ from tests.simulation.cluster.judge import ClusterJudge
 from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
+from tests.simulation.cluster.obedience import Obedience
 from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
 from tests.simulation.cluster.principals.principals import Principals
 from tests.simulation.cluster.producing import IdempotentProducer
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.settings_admin import SettingsAdmin
+from tests.simulation.cluster.settings_probe import probed_topic
 from tests.simulation.cluster.small_epochs import small_epochs
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
@@ -101,6 +104,7 @@ class ClusterWorld:
         self.truth.when_changed.append(self._maybe_grow)
         self.inspector = self._new_inspector()
         self.principals = Principals(self) if self.plan.has_principals else None
+        self.settings = SettingsAdmin(self) if self.plan.alters_settings else None
         self.nodes = {node_id: Node(self, node_id, self.plan.settings_of(node_id)) for node_id in NODE_IDS}
         self.book.undecided_in = self.undecided_in
         self.bootstrap = {node_id: node.address for node_id, node in self.nodes.items()}
@@ -113,6 +117,7 @@ class ClusterWorld:
             compacts=self.plan.compacts,
             transacts=self.plan.transacts,
             keeps_producers=keeps_producers,
+            obedience=Obedience(self.judge, self.truth, self.plan.settings()) if self.plan.alters_settings else None,
         )
 
     def _new_store(self) -> StoreMachine:
@@ -193,7 +198,7 @@ class ClusterWorld:
     def judge_error(self, error: ErrorCode, what: str) -> None:
         if error is ErrorCode.CORRUPT_MESSAGE and self.has_rotten_disk:
             self.judge.counts["damage found"] += 1
-        elif error not in PASSING:
+        elif error not in PASSING and not (self.settings is not None and self.settings.may_refuse(error)):
             self.judge.violated("answers", f"{what} was answered {error.name}")
 
     def check_is_committed(
@@ -350,6 +355,7 @@ class ClusterWorld:
         await wait_for_all(self._tasks)
         await rest.judge_history()
         await rest.judge_deeds()
+        await rest.judge_settings()
         await rest.clean_up()
 
     async def _create_topics(self) -> None:
@@ -358,6 +364,7 @@ class ClusterWorld:
         topics += [keyed_topic()] if self.plan.writes_keys else []
         topics += [transactions_topic(self.plan)] if self.plan.transacts else []
         topics += [risked_topic()] if "risk" in self.plan.faults else []
+        topics += [probed_topic()] if self.plan.alters_settings else []
         errors = {"not asked yet"}
         while errors - {"NONE", "TOPIC_ALREADY_EXISTS"}:
             wire = await self.connect("admin")
