@@ -32,8 +32,9 @@ class Connections(Attack):
 
     def run(self) -> None:
         before = self.target.descriptors()
-        kinds: list[Callable[[Wire], None]] = [self._idle, self._half_frame, self._huge_frame, self._slow]
-        begin = itertools.cycle(kinds)
+        kept: list[Callable[[Wire], None]] = [self._idle, self._half_frame, self._slow]
+        # Its place has to be taken again.
+        begin = itertools.cycle([*kept, *kept, *kept, self._huge_frame])
         held: list[Wire] = []
         self._slow_ones: list[Wire] = []
         looks_at_s = self.target.duration_s
