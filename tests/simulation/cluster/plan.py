@@ -87,6 +87,15 @@ class ClusterPlan:
     """Brokers have an authorizer, and some clients are denied things."""
     is_open: bool
     """What no ACL is about is allowed to all of them."""
+    uses_topic_ids: bool
+    """Clients ask for topics by their ids wherever they can, and one topic is deleted and made again all the time."""
+    slow_readers: int
+    """Consumers that ask for much and take it in slowly, or never."""
+    holds_little: bool
+    """So few unread answers fit into a broker's memory that some slow reader has to go."""
+    idle_ms_max: int | None
+    """After so long an idle connection is closed. None: never in a run."""
+    has_hostile_client: bool
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -130,6 +139,11 @@ class ClusterPlan:
             rests_long=False,
             has_principals=False,
             is_open=False,
+            uses_topic_ids=False,
+            slow_readers=0,
+            holds_little=False,
+            idle_ms_max=None,
+            has_hostile_client=False,
         )
         plan._draw_last(rng, later_kinds)
         return plan
@@ -176,6 +190,13 @@ class ClusterPlan:
         rng = make_rng("principals")
         self.has_principals = rng.random() < 0.2
         self.is_open = self.has_principals and rng.random() < 0.25
+        self.uses_topic_ids = make_rng("topic ids").random() < 0.17
+        self.faults |= {"churn"} if self.uses_topic_ids else set()
+        rng = make_rng("slow readers")
+        if rng.random() < 0.17:
+            self.slow_readers, self.holds_little = rng.randint(1, 2), rng.random() < 0.5
+            self.idle_ms_max = rng.choice([None, 5_000])
+        self.has_hostile_client = make_rng("hostile client").random() < 0.17
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""
@@ -248,6 +269,8 @@ class ClusterPlan:
             settings["ottla.log.level.revert.ms"] = 3_000
         if self.has_principals:
             settings |= authorizer_settings(is_open=self.is_open)
+        if self.idle_ms_max is not None:
+            settings["connections.max.idle.ms"] = self.idle_ms_max
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return settings
