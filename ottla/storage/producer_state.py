@@ -143,7 +143,8 @@ class ProducerStateManager:
         state = self._recent.get(producer_id) or self._table.find_packed(producer_id)
         if state is None:
             # A producer that wrote here long ago, or never: there is nothing to compare its sequence with.
-            if not header.attributes & TRANSACTIONAL_BIT and producer_id not in self._guards.waiting:
+            is_plain = not header.attributes & TRANSACTIONAL_BIT and producer_id not in self._guards.waiting
+            if is_plain and header.producer_epoch >= NO_PRODUCER_EPOCH:
                 return None
             state = _UNKNOWN
         elif state.epoch == header.producer_epoch and state.batches and header.base_sequence >= 0:

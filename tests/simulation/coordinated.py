@@ -45,6 +45,7 @@ class Coordinated:
             compacts=False,
             deletes_transactions=False,
             expires_transactional_ids=False,
+            uses_topic_ids=False,
         )
         self.topics = [TOPIC]
         self.bootstrap = {NODE_ID: address}

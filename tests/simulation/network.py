@@ -13,7 +13,7 @@ import contextvars
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -250,6 +250,10 @@ class Transport(asyncio.Transport):
             transport._pieces.clear()
             transport._received.clear()
             transport.arrive(End.BY_RESET)
+
+    def narrow(self, window: int) -> None:
+        """No more than `window` bytes that are not read at this end are on their way here, or have arrived."""
+        self.peer._conditions = replace(self.peer._conditions, window=window)
 
     def stall(self, duration_us: int) -> None:
         """Nothing sent from now on arrives here before `duration_us` have passed."""

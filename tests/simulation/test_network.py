@@ -132,6 +132,17 @@ def test_a_receiver_that_does_not_read_makes_the_sender_pause():
     assert len(world.accepted[0].data) == 2_000
 
 
+def test_a_narrow_receiver_is_sent_no_more_than_it_has_room_for():
+    world = World()
+    near, far = world.client.transport, world.accepted[0].transport
+    far.narrow(1_000)
+    far.pause_reading()
+
+    near.write(bytes(3_000))
+
+    assert near.get_write_buffer_size() == 2_000
+
+
 def test_close_delivers_what_was_written():
     world = World(conditions=Conditions(window=1_000))
     world.client.transport.write(b"x" * 5_000)

@@ -115,6 +115,14 @@ def test_an_unknown_producer_may_begin_anywhere():
     assert partition_with(batch(0)).append(batch(77, producer=8, epoch=5)) == 1
 
 
+@pytest.mark.parametrize("epoch", [-2, -32768])
+def test_no_producer_begins_in_an_epoch_below_that_of_none(epoch: int):
+    """§13.6.2 b: of a producer that is unknown, NO_PRODUCER_EPOCH is the stored one, as in Kafka."""
+    partition = partition_with()
+    with pytest.raises(InvalidProducerEpoch):
+        partition.append(batch(0, epoch=epoch))
+
+
 def test_producers_are_kept_apart_and_so_are_partitions():
     one, other = partition_with(batch(0), batch(0, producer=8)), partition_with()
     assert one.append(batch(1, producer=8)) == 2

@@ -31,13 +31,13 @@ from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client,
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.producing import batch_of, produce_request
 from tests.simulation.cluster.risked import RISKED
+from tests.simulation.cluster.topic_ids import SHORT_LIVED, TopicChurn
 from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
 
 PREFERRED, UNCLEAN = 0, 1
-SHORT_LIVED = "gamma"
 GROWING, PARTITIONS_MAX = "beta", 3
 RETRY_MS = 500
 # What an operator gets who is too early, too late, or asks for what cannot be done at the moment.
@@ -104,6 +104,7 @@ class Admin:
         self._world = world
         self._rng = rng
         self._growth_rng = world.make_rng("growing topics")
+        self._churn = TopicChurn(world) if world.plan.uses_topic_ids else None
 
     async def elect(self) -> None:
         """Gives leadership back to the first replicas, wherever they are in sync."""
@@ -158,6 +159,9 @@ class Admin:
 
     async def churn(self) -> None:
         """A topic that is made, written to, and deleted while it is still being copied."""
+        if self._churn is not None:
+            await self._churn.once()
+            return
         topic = CreatableTopic(name=SHORT_LIVED, num_partitions=2, replication_factor=self._rng.choice([2, 3]))
         response = await self.client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS), 7)
         if response is not None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Partition = tuple[str, int]
 
 REQUEST_TIMEOUT_MS = 5_000
+METADATA_BY_ID_SINCE = 12
+FETCH_BY_ID_SINCE = PRODUCE_BY_ID_SINCE = 13
+NO_TOPIC_ID = bytes(16)
 # What a client answers by asking for metadata and trying again.
 PASSING = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -72,6 +75,10 @@ class Client:
         self._rng = rng
         self._topics = world.topics if topics is None else topics
         self._version = rng.randint(7, 12) if knows_epochs else rng.randint(1, 6)
+        self._asks_by_id = world.plan.uses_topic_ids and knows_epochs
+        if self._asks_by_id:
+            self._version = rng.randint(METADATA_BY_ID_SINCE, 13)
+        self.topic_ids: dict[str, bytes] = {}
         self._wires: dict[int, ClusterWire] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
         # Never goes back to an older epoch, whichever broker answers with it (KIP-320): from Metadata v7 on.
@@ -133,15 +140,38 @@ class Client:
 
     async def _refresh(self) -> None:
         wire = await self.any_broker()
-        topics = [MetadataRequestTopic(name=topic) for topic in self._topics]
+        topics = self._named()
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await wire.call(request, self._version, within_ms=REQUEST_TIMEOUT_MS)
         if response.brokers:
             self._addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
+            self._learn_id(topic)
             for partition in topic.partitions:
                 self._learn((topic.name, partition.partition_index), partition)
         self._is_stale = False
+
+    def _named(self) -> list[MetadataRequestTopic]:
+        """By their ids, in worlds that use them, once all are known: a request has ids or names."""
+        if not self._asks_by_id or not all(topic in self.topic_ids for topic in self._topics):
+            return [MetadataRequestTopic(name=topic) for topic in self._topics]
+        return [MetadataRequestTopic(name=None, topic_id=self.topic_ids[topic]) for topic in self._topics]
+
+    def _learn_id(self, topic: Any) -> None:
+        """A topic that was made again under its name has other leaders, whose epochs begin again."""
+        if ErrorCode(topic.error_code) is ErrorCode.UNKNOWN_TOPIC_ID:
+            self._world.judge.counts["topics gone by their ids"] += 1
+            for name in [name for name, topic_id in self.topic_ids.items() if topic_id == topic.topic_id]:
+                self._forget(name)
+        elif topic.topic_id != NO_TOPIC_ID and topic.name:
+            if self.topic_ids.get(topic.name, topic.topic_id) != topic.topic_id:
+                self._forget(topic.name)
+            self.topic_ids[topic.name] = topic.topic_id
+
+    def _forget(self, name: str) -> None:
+        del self.topic_ids[name]
+        for partition in [partition for partition in self._leaders if partition[0] == name]:
+            del self._leaders[partition]
 
     def _learn(self, partition: Partition, found: Any) -> None:
         known = self._leaders.get(partition)

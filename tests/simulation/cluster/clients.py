@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.cluster.committed_reading import CommittedReader
 from tests.simulation.cluster.copying import Copier
+from tests.simulation.cluster.hostile.client import HostileClient
 from tests.simulation.cluster.keyed import KeyedProducer
 from tests.simulation.cluster.newcomer import Newcomer
 from tests.simulation.cluster.plan import NODE_IDS, rack_of
 from tests.simulation.cluster.producing import HopefulProducer, IdempotentProducer
 from tests.simulation.cluster.reading import OldReader, RackReader, Reader, SessionReader
 from tests.simulation.cluster.searching import Searcher
+from tests.simulation.cluster.slow_reading import SlowReader
 from tests.simulation.cluster.standalone import GROUP, StandaloneConsumer
+from tests.simulation.cluster.topic_ids import ShortLivedReader
 from tests.simulation.cluster.transacting import Transactor
 from tests.simulation.loop import Process
 from tests.simulation.member import Habits, Member
@@ -52,10 +55,17 @@ def spawn_clients(world: "ClusterWorld") -> None:
         world.spawn_client("keyed", world.keyed_producer.live())
     if world.plan.transacts:
         _spawn_transactors(world)
-    if world.principals is not None:
-        world.principals.spawn()
+    _spawn_strangers(world)
     if world.plan.has_standalone_group:
         world.spawn_client(GROUP, StandaloneConsumer(world, world.make_rng(GROUP), GROUP).live())
+
+
+def _spawn_strangers(world: "ClusterWorld") -> None:
+    """Who asks for what it may not have."""
+    if world.principals is not None:
+        world.principals.spawn()
+    if world.plan.has_hostile_client:
+        world.spawn_client("hostile", HostileClient(world, world.make_rng("hostile")).live())
 
 
 async def _others_write(world: "ClusterWorld", rng: random.Random) -> None:
@@ -89,6 +99,12 @@ def _spawn_readers(world: "ClusterWorld") -> None:
     if world.plan.session_slots is not None:
         session_reader = SessionReader(world, world.make_rng("session reader"), "session-reader")
         world.spawn_client("session-reader", session_reader.live())
+    if world.plan.uses_topic_ids:
+        short_lived_reader = ShortLivedReader(world, world.make_rng("short-lived reader"), "short-lived-reader")
+        world.spawn_client("short-lived-reader", short_lived_reader.live())
+    for number in range(world.plan.slow_readers):
+        name = f"slow-reader-{number}"
+        world.spawn_client(name, SlowReader(world, world.make_rng(name), name).live())
     if world.plan.has_racks:
         rng = world.make_rng("rack reader")
         rack_reader = RackReader(world, rng, "rack-reader", rack_id=rack_of(rng.choice(NODE_IDS)))

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.records.batch import iterate_batches
-from tests.simulation.cluster.client import PASSING, REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.cluster.client import (
+    FETCH_BY_ID_SINCE,
+    NO_TOPIC_ID,
+    PASSING,
+    REQUEST_TIMEOUT_MS,
+    Client,
+    Partition,
+)
 from tests.simulation.cluster.plan import NODE_IDS
 from tests.simulation.cluster.transacting import AGAIN, GROUP, TOPIC, Coordinators, group_of
 from tests.simulation.commits import fetch_request, read_offsets
@@ -42,6 +49,8 @@ class CommittedReader:
         self._coordinators = Coordinators(world, rng, self._client)
         # From v11 on a follower serves consumers.
         self._version = rng.randint(11 if reads_from_followers else 9, 12)
+        if world.plan.uses_topic_ids:
+            self._version = rng.randint(FETCH_BY_ID_SINCE, 18)
         self._stable: dict[tuple[Partition, int], int] = {}
 
     async def live(self) -> None:
@@ -74,7 +83,8 @@ class CommittedReader:
         part = FetchPartition(
             partition=partition[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=size
         )
-        topics = [FetchTopic(topic=partition[0], partitions=[part])]
+        topic_id = self._client.topic_ids.get(partition[0], NO_TOPIC_ID)
+        topics = [FetchTopic(topic=partition[0], topic_id=topic_id, partitions=[part])]
         request = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=topics, isolation_level=READ_COMMITTED)
         response = await wire.call(request, self._version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
         data = response.responses[0].partitions[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ottla.broker.config.server_cluster import RACK_AWARE_SELECTOR
 from tests.simulation.cluster.principals.rights import authorizer_settings
+from tests.simulation.network import Conditions
 
 NODE_IDS = (1, 2, 3)
 LONGEST_PAUSE_MS = 10_000
@@ -20,6 +21,14 @@ DELIVERY_TIMEOUT_MS = 10_000
 
 def rack_of(node_id: int) -> str:
     return f"rack-{node_id}"
+
+
+def draw_conditions(rng: random.Random) -> Conditions:
+    """Of a connection. Bytes in small pieces are the one-broker world's business."""
+    low_us = rng.choice([50, 200, 2_000])
+    return Conditions(
+        latency_us=(low_us, low_us * rng.choice([2, 10])), largest_piece=rng.choice([1 << 20, 1 << 20, 700])
+    )
 
 
 @dataclass
@@ -89,6 +98,15 @@ class ClusterPlan:
     """What no ACL is about is allowed to all of them."""
     alters_settings: bool
     """An operator alters what records are obeyed by: their largest size, compaction, how many replicas need them."""
+    uses_topic_ids: bool
+    """Clients ask for topics by their ids wherever they can, and one topic is deleted and made again all the time."""
+    slow_readers: int
+    """Consumers that ask for much and take it in slowly, or never."""
+    holds_little: bool
+    """So few unread answers fit into a broker's memory that some slow reader has to go."""
+    idle_ms_max: int | None
+    """After so long an idle connection is closed. None: never in a run."""
+    has_hostile_client: bool
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -133,6 +151,11 @@ class ClusterPlan:
             has_principals=False,
             is_open=False,
             alters_settings=False,
+            uses_topic_ids=False,
+            slow_readers=0,
+            holds_little=False,
+            idle_ms_max=None,
+            has_hostile_client=False,
         )
         plan._draw_last(rng, later_kinds)
         return plan
@@ -181,6 +204,13 @@ class ClusterPlan:
         self.is_open = self.has_principals and rng.random() < 0.25
         # What is refused to a principal is another matter.
         self.alters_settings = make_rng("settings").random() < 0.25 and not self.has_principals
+        self.uses_topic_ids = make_rng("topic ids").random() < 0.17
+        self.faults |= {"churn"} if self.uses_topic_ids else set()
+        rng = make_rng("slow readers")
+        if rng.random() < 0.17:
+            self.slow_readers, self.holds_little = rng.randint(1, 2), rng.random() < 0.5
+            self.idle_ms_max = rng.choice([None, 5_000])
+        self.has_hostile_client = make_rng("hostile client").random() < 0.17
 
     def settings_of(self, node_id: int) -> dict[str, str]:
         """Server properties."""
@@ -253,6 +283,8 @@ class ClusterPlan:
             settings["ottla.log.level.revert.ms"] = 3_000
         if self.has_principals:
             settings |= authorizer_settings(is_open=self.is_open)
+        if self.idle_ms_max is not None:
+            settings["connections.max.idle.ms"] = self.idle_ms_max
         if self.syncs_every_write:
             settings["log.flush.interval.messages"] = 1
         return settings

@@ -8,7 +8,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.histories.events import EndSeen, Read
-from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, Client, Partition
+from tests.simulation.cluster.client import FETCH_BY_ID_SINCE, NO_TOPIC_ID, REQUEST_TIMEOUT_MS, Client, Partition
 from tests.simulation.traffic import records_of
 from tests.simulation.wire import Wire
 
@@ -38,9 +38,14 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.client = Client(self.world, self.rng, self.name)
-        # By topic name, and from v9 on fenced by leader epochs.
+        # By topic name, if the world does not use ids, and from v9 on fenced by leader epochs.
         self.fetch_version = self.rng.randint(9, 12)
         self.list_version = self.rng.randint(4, 10)
+        self._maybe_use_topic_ids()
+
+    def _maybe_use_topic_ids(self) -> None:
+        if self.world.plan.uses_topic_ids:
+            self.fetch_version = self.rng.randint(FETCH_BY_ID_SINCE, 18)
 
     async def live(self) -> None:
         while not self.world.is_over:
@@ -68,9 +73,9 @@ class Reader:
         part = FetchPartition(
             partition=partition[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=size
         )
-        request = FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=[FetchTopic(topic=partition[0], partitions=[part])]
-        )
+        topic_id = self.client.topic_ids.get(partition[0], NO_TOPIC_ID)
+        topic = FetchTopic(topic=partition[0], topic_id=topic_id, partitions=[part])
+        request = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=[topic])
         session = self.session
         response = await self._fetch(request, wire)
         if not response.responses:
@@ -90,6 +95,7 @@ class Reader:
                 self.world.record(read)
                 self.positions[partition] = record.offset + 1
         self.world.judge.counts["records read"] += self.positions.get(partition, 0) - offset
+        self.world.judge.counts["fetches by topic id"] += self.fetch_version >= FETCH_BY_ID_SINCE
 
     async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
         return await wire.call(request, self.fetch_version, within_ms=FETCH_WAIT_MS + REQUEST_TIMEOUT_MS)
@@ -207,7 +213,8 @@ class SessionReader(Reader):
         request.session_id, request.session_epoch = self.session_id, self.session_epoch
         if self.session_id != NO_SESSION and self.fetched not in (None, partition):
             name, index = self.fetched  # type: ignore[misc]
-            request.forgotten_topics_data = [ForgottenTopic(topic=name, partitions=[index])]
+            topic_id = self.client.topic_ids.get(name, NO_TOPIC_ID)
+            request.forgotten_topics_data = [ForgottenTopic(topic=name, topic_id=topic_id, partitions=[index])]
         self.wire, self.fetched = wire, partition
         try:
             response = await super()._fetch(request, wire)
@@ -245,6 +252,7 @@ class RackReader(Reader):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.fetch_version = self.rng.randint(11, 12)
+        self._maybe_use_topic_ids()
 
     async def _attend(self, partition: Partition) -> None:
         node_id = self.preferred.get(partition)
@@ -261,10 +269,11 @@ class RackReader(Reader):
 
     async def _fetch(self, request: FetchRequest, wire: Wire) -> Any:
         request.rack_id = self.rack_id
+        (asked,) = request.topics
         response = await super()._fetch(request, wire)
         for topic in response.responses:
             for data in topic.partitions:
-                partition = topic.topic, data.partition_index
+                partition = asked.topic, data.partition_index
                 self.world.judge.counts["fetches from a follower"] += partition in self.preferred
                 if data.preferred_read_replica >= 0:
                     self.preferred[partition] = data.preferred_read_replica

@@ -30,7 +30,8 @@ def test_throttles_are_raised_as_soon_as_a_broker_does_it(loop, monkeypatch):
         return None if error is None else SimpleNamespace(responses=[SimpleNamespace(error_code=error)])
 
     monkeypatch.setattr(Client, "ask", answer)
-    world = SimpleNamespace(make_rng=Random, sleep_ms=Calm().sleep_ms, topics=[])
+    plan = SimpleNamespace(uses_topic_ids=False)
+    world = SimpleNamespace(make_rng=Random, sleep_ms=Calm().sleep_ms, topics=[], plan=plan)
 
     loop.run_until_complete(Admin(world, Random(0)).raise_throttles())
 

@@ -34,13 +34,14 @@ from tests.simulation.cluster.keyed import KeyedProducer, keyed_topic
 from tests.simulation.cluster.newcomer import WANTED, Newcomer
 from tests.simulation.cluster.node import Node
 from tests.simulation.cluster.obedience import Obedience
-from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan
+from tests.simulation.cluster.plan import NODE_IDS, ClusterPlan, draw_conditions
 from tests.simulation.cluster.principals.principals import Principals
 from tests.simulation.cluster.producing import IdempotentProducer
 from tests.simulation.cluster.rest import Rest
 from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.settings_admin import SettingsAdmin
 from tests.simulation.cluster.settings_probe import probed_topic
+from tests.simulation.cluster.slow_reading import little_memory
 from tests.simulation.cluster.small_epochs import small_epochs
 from tests.simulation.cluster.store import StoreMachine
 from tests.simulation.cluster.transacting import PARTITIONS, Transactor, transactions_topic
@@ -50,7 +51,7 @@ from tests.simulation.draws import randint
 from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Member
-from tests.simulation.network import Conditions, SimulatedNetwork
+from tests.simulation.network import SimulatedNetwork
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_book import TransactionBook
@@ -74,7 +75,7 @@ class ClusterWorld:
         self.plan = ClusterPlan.draw(self.make_rng("plan"), KINDS, LATER_KINDS, LATEST_KINDS)
         self.plan.draw_more(self.make_rng)
         self.network = SimulatedNetwork(self.loop, self.make_rng("network"), self.trace)
-        self.network.draw_conditions = _draw_conditions
+        self.network.draw_conditions = draw_conditions
         self.topics = ["alpha", "beta"]
         self.partitions: list[Partition] = [("alpha", 0), ("alpha", 1), ("beta", 0)]
         self.calm = Calm()
@@ -142,7 +143,7 @@ class ClusterWorld:
             of_fetches = self.make_rng("long fetches").random() < 0.15
             of_producers = self.make_rng("packed producers").random() < 0.2
             slices = slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers)
-            with slices, small_epochs(self.plan.has_small_epochs):
+            with slices, small_epochs(self.plan.has_small_epochs), little_memory(self.plan.holds_little):
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
@@ -198,8 +199,13 @@ class ClusterWorld:
     def judge_error(self, error: ErrorCode, what: str) -> None:
         if error is ErrorCode.CORRUPT_MESSAGE and self.has_rotten_disk:
             self.judge.counts["damage found"] += 1
-        elif error not in PASSING and not (self.settings is not None and self.settings.may_refuse(error)):
+        elif error not in PASSING and not self._may_refuse(error):
             self.judge.violated("answers", f"{what} was answered {error.name}")
+
+    def _may_refuse(self, error: ErrorCode) -> bool:
+        """What clients ask for, to whom nothing of it is said in this world."""
+        is_of_settings = self.settings is not None and self.settings.may_refuse(error)
+        return is_of_settings or (self.plan.uses_topic_ids and error is ErrorCode.UNKNOWN_TOPIC_ID)
 
     def check_is_committed(
         self, partition: Partition, end_offset: int, values: list[str], sequence: tuple[int, int, int] | None
@@ -434,14 +440,6 @@ def process_behind(wire: Wire) -> Process:
     process = wire.transport.peer.context.get(PROCESS)
     assert process is not None, "brokers are processes"
     return process
-
-
-def _draw_conditions(rng: random.Random) -> Conditions:
-    """Bytes in small pieces are the one-broker world's business."""
-    low_us = rng.choice([50, 200, 2_000])
-    return Conditions(
-        latency_us=(low_us, low_us * rng.choice([2, 10])), largest_piece=rng.choice([1 << 20, 1 << 20, 700])
-    )
 
 
 def _described(failure: dict[str, Any]) -> str:
