@@ -3,15 +3,15 @@
 `checks_usage` stands before the public methods of a handle, of those that block and of those to await, of brokers in
 this process and in another one. It looks at each argument by its name, before the call does anything: a wrong type is a
 TypeError, a wrong value a ValueError. What Python says by itself, of arguments that are missing or too many, is left as
-it is. An argument whose default is None may be None.
+it is. An argument may be None where that is its default, or of its type.
 
-Errors of the kit and of Kafka lose their traceback on the way out: pytest's tracebacks end where the test has called, and not
-in the loop of the brokers. Other errors are those of a test's own function, or a bug: they keep all of theirs.
+Errors of the kit and of Kafka lose their traceback on the way out: those that pytest shows end where the test has
+called, and not in the loop of the brokers. Other errors are those of a test's own function, or a bug: they keep theirs.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from numbers import Integral, Real
 from pathlib import Path
@@ -236,6 +236,24 @@ def _classes(name: str, value: Any) -> None:
 def _rules(name: str, value: Any) -> None:
     if _is(value, str, Mapping) or not hasattr(value, "__iter__"):
         raise TypeError(wrong(name, value, "a list of rules"))
+    for index, each in enumerate(() if _is(value, Iterator) else value):
+        _rule(f"{name}[{index}]", each)
+
+
+def _rule(name: str, value: Any) -> None:
+    if not _is(value, str, Mapping):
+        raise TypeError(wrong(name, value, "a mapping, or a line of text"))
+
+
+def _texts(expected: str) -> Check:
+    """Text alone is judged by the method."""
+
+    def check(name: str, value: Any) -> None:
+        is_iterable = _is(value, Iterable)
+        if not is_iterable or not (_is(value, Iterator) or all(_is(each, str) for each in value)):
+            raise TypeError(wrong(name, value, expected))
+
+    return check
 
 
 def _function(name: str, value: Any) -> None:
@@ -279,6 +297,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     "predicate": _function,
     "kinds": _classes,
     "rules": _rules,
+    "rule": _rule,
+    "names": _texts("a set, as {'tokens'}"),
+    "sessions": _texts("spare, expire, or a set of member ids or client ids"),
     "run_next.kind": _one_of(KINDS),
     **dict.fromkeys(("at", "when"), _moment),
     "path": _path,

@@ -22,8 +22,6 @@ def checked_included(names: Iterable[str]) -> frozenset[str]:
     """Raises ValueError."""
     if isinstance(names, str):
         raise ValueError(f"{names!r}: expected a set, such as {{{names!r}}}")
-    if not isinstance(names, Iterable):
-        raise TypeError(f"names={names!r}: expected a set of {', '.join(INCLUDABLE)}")
     given = frozenset(names)
     for name in sorted(given, key=str):
         if name not in INCLUDABLE:

@@ -31,8 +31,7 @@ class Connected(Protocol):
 
 def checked_sessions(sessions: Sessions) -> Sessions:
     """Raises ValueError."""
-    is_set = isinstance(sessions, Collection) and all(isinstance(each, str) for each in sessions)
-    if not is_set or (isinstance(sessions, str) and sessions not in (SPARE, EXPIRE)):
+    if isinstance(sessions, str) and sessions not in (SPARE, EXPIRE):
         raise ValueError(f"sessions={sessions!r}: expected spare, expire, or a set of member ids or client ids")
     return sessions
 

@@ -122,8 +122,6 @@ class Rule:
 def parse_rule(given: Mapping[str, Any], *, new_id: Callable[[], str], known_ids: Iterable[str] = ()) -> Rule:
     """A rule of JSON; `do` may be an Action. `new_id` names one without id, `known_ids` are those of other rules.
     Raises RuleError."""
-    if not isinstance(given, Mapping):
-        raise RuleError(f"rule={given!r}: expected an object of JSON, or a line of text")
     described = {str(name): value for name, value in given.items()}
     for name in described:
         if name not in ("match", "do", *RULE_FIELDS):
