@@ -90,6 +90,7 @@ def _add_options(group: pytest.OptionGroup) -> None:
         metavar="FILE",
         help="count which parts of the protocol the suite exercises, and write them to a file",
     )
+    group.addoption("--ottla-target", metavar="VERSION", type=_release, help="what of that this Kafka does not have")
     group.addoption(
         "--ottla-faults-matrix",
         nargs="?",
@@ -112,6 +113,15 @@ def _add_options(group: pytest.OptionGroup) -> None:
         "--ottla-hold", action="store_true", help="keep the brokers of a test that fails until Enter is pressed"
     )
     group.addoption("--ottla-seed", type=int, help="of what fault rules leave to chance; drawn, if it is not given")
+
+
+def _release(text: str) -> str:
+    from ottla.testing.kafka_releases import release_of
+
+    try:
+        return release_of(text)
+    except ValueError as error:
+        raise pytest.UsageError(f"--ottla-target: {error}") from None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -143,6 +153,8 @@ def _check_options(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{option} needs brokers in the process of the test: not with {chosen[0]}")
     if is_given and len(chosen) > 1:
         raise pytest.UsageError(f"--ottla-bootstrap names brokers that run already: not with {chosen[1]}")
+    if config.getoption("ottla_target") and config.getoption("ottla_coverage") is None:
+        raise pytest.UsageError("--ottla-target compares what --ottla-coverage counts, which is not given")
     if config.getoption("ottla_token_file") and not config.getoption("ottla_control"):
         raise pytest.UsageError("--ottla-token-file has the token of an --ottla-control")
     if getattr(config.option, "numprocesses", None):
@@ -265,20 +277,18 @@ def _finish_coverage(session: pytest.Session) -> None:
     counted = None if pool is None else pool.counted()
     if counted is not None:
         coverage.merge(counted.plain())
-    baseline = config.getini("ottla_coverage_baseline")
-    lost = coverage.lost_lines(config.rootpath / baseline) if baseline else []
-    if lost:
+    given = config.getini("ottla_coverage_baseline")
+    file, baseline = Path(str(config.getoption("ottla_coverage"))), config.rootpath / given if given else None
+    lines, is_well = coverage.finish(file, baseline=baseline, target=config.getoption("ottla_target"))
+    if not is_well:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    coverage.write(Path(str(config.getoption("ottla_coverage"))))
-    config.stash[_coverage_lines] = [*coverage.lines(), *lost]
+    config.stash[_coverage_lines] = lines
 
 
 def _coverage_of(config: pytest.Config) -> "Coverage":
-    if _covered not in config.stash:
-        from ottla.testing.coverage import Coverage
+    from ottla.testing.coverage import Coverage
 
-        config.stash[_covered] = Coverage()
-    return config.stash[_covered]
+    return config.stash.setdefault(_covered, Coverage())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -34,9 +34,16 @@ class Output:
 
     def lines(self, lines: Iterable[str]) -> bool:
         """For people and scripts alike. False when standard output is closed, as after `| head`."""
+        return self._echo(lines, nl=True)
+
+    def pieces(self, pieces: Iterable[bytes]) -> bool:
+        """Of a file, for a program to read. False as with `lines`."""
+        return self._echo(pieces, nl=False)
+
+    def _echo(self, items: Iterable[str | bytes], *, nl: bool) -> bool:
         try:
-            for line in lines:
-                click.echo(line)
+            for item in items:
+                click.echo(item, nl=nl)
             sys.stdout.flush()
         except BrokenPipeError:
             # The interpreter flushes standard output once more at exit.

@@ -22,6 +22,7 @@ from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBrokerAsync, KafkaBrokers, KafkaPartitionAsync
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import (
     ConnectionView,
     GroupRebalance,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
+@checks_usage
 class KafkaAsync:
     """Each method is that of `Kafka` with the same name, to await."""
 
@@ -233,6 +235,7 @@ class KafkaAsync:
         await self._bed.loop.wait(self._bed.wait(condition, within))
 
 
+@checks_usage
 class KafkaGroupAsync:
     """Each method is that of `KafkaGroup` with the same name, to await; what are attributes there, `describe` gives."""
 

@@ -17,6 +17,7 @@ from ottla.broker.server.connection_interfaces import ClientIdentity
 from ottla.broker.server.request_context import RequestContext
 from ottla.coordinator.facts import Fact, GenerationStarted, RebalanceStarted, StateChanged
 from ottla.protocol.errors import ErrorCode
+from ottla.testing.kafka_releases import difference_line, differences
 from ottla.testing.message_features import errors_in, features_of
 
 if TYPE_CHECKING:
@@ -118,8 +119,8 @@ class Coverage:
                 missing[api.name] = names
         return missing
 
-    def lines(self) -> list[str]:
-        """Three, for the terminal."""
+    def lines(self, target: str | None = None) -> list[str]:
+        """Three, for the terminal, and one for what a release of `kafka_releases` does not have."""
         from ottla.testing.faults.error_codes import codes_of
 
         apis = {key.split(" by ")[0] for key in self.counts["apis"]}
@@ -134,11 +135,28 @@ class Coverage:
             f"{len(apis)} versions of APIs, by {', '.join(software) or 'no client'}",
             f"{len(self.counts['errors'])} errors answered ({injected} times by rules); never: {shown or 'none'}",
             f"groups: {groups}; features: {features}",
+            *(() if target is None else (difference_line(self.counts, target),)),
         ]
 
-    def write(self, path: Path) -> None:
-        content = {**self.plain(), "never": self.never_answered()}
+    def write(self, path: Path, target: str | None = None) -> None:
+        """`target`: a release of `kafka_releases`; the file has what is otherwise in it. Raises OSError."""
+        content: dict[str, Any] = {**self.plain(), "never": self.never_answered()}
+        if target is not None:
+            content |= {"target": target, "differs": differences(self.counts, target)}
         path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+    def finish(
+        self, file: Path | None, *, baseline: Path | None = None, target: str | None = None
+    ) -> tuple[list[str], bool]:
+        """Writes it, if there is a file to be written. Gives the lines for the terminal, and whether all is well: the
+        file is written, and nothing is lost since the baseline."""
+        wrong = [] if baseline is None else self.lost_lines(baseline)
+        try:
+            if file is not None:
+                self.write(file, target)
+        except OSError as error:
+            wrong.append(f"cannot write {file}: {error.strerror}")
+        return [*self.lines(target), *wrong], not wrong
 
     def lost_since(self, baseline: Counts) -> list[str]:
         """What an earlier suite had exercised, and this one has not. Versions of clients do not count."""

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 from ottla.testing import conditions
 from ottla.testing.testbed import Testbed
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import GroupRebalance, GroupView, MemberView
 
 if TYPE_CHECKING:
     from ottla.coordinator.facts import Fact
 
 
+@checks_usage
 class KafkaGroup:
     """One consumer group. What it shows is as of the moment of the call; `describe` shows all of one moment."""
 

@@ -27,6 +27,7 @@ from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaP
 from ottla.testing.surroundings.links import Links
 from ottla.testing.testbed import Testbed
 from ottla.testing.topic_handle import KafkaTopic
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import ConnectionView, ProducerView, StoredRecord, TransactionView
 from ottla.testing.waits import deadline_factor
 from ottla.testing.worlds import ResetReport
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 RECORDS_MAX = 100_000
 
 
+@checks_usage
 class Kafka:
     """For tests that block. `ottla.testing.async_handle.KafkaAsync` is the same for coroutines."""
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from ottla.testing.testbed import Testbed
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import LogChange, PartitionView, TopicView
 
 
+@checks_usage
 class KafkaTopic:
     """One topic. What it shows is as of the moment of the call."""
 

@@ -1,6 +1,7 @@
 """What `--ottla-coverage` counts, writes, compares and merges."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,41 @@ def test_baseline_that_is_not_there_fails_the_run(suite: pytest.Pytester) -> Non
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["ottla: coverage: lost: the baseline cannot be read: *none.json'"])
+
+
+def test_release_is_compared_with_what_was_used(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE + REBALANCE)
+
+    result = run(suite, "--ottla-coverage=old.json", "--ottla-target=3.0.2")
+
+    counted = json.loads((suite.path / "old.json").read_text())
+    assert counted["target"] == "3.0"
+    (metadata,) = (each for each in counted["differs"] if each.startswith("Metadata "))
+    assert re.fullmatch(r"Metadata v1[23] by confluent-kafka-python \S+: Kafka 3.0 has v0 to v11", metadata)
+    result.stdout.fnmatch_lines(["ottla: coverage: * versions of APIs and 0 errors are not those of Kafka 3.0: *"])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--ottla-target=3.7"], "--ottla-target compares what --ottla-coverage counts, which is not given"),
+        (["--ottla-coverage", "--ottla-target=9.9"], "--ottla-target: '9.9' is no release of Kafka that is known here"),
+    ],
+)
+def test_wrong_target_is_wrong_usage(suite: pytest.Pytester, options: list[str], sentence: str) -> None:
+    result = run(suite, *options)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}*"])
+
+
+def test_file_that_cannot_be_written_fails_the_run(suite: pytest.Pytester) -> None:
+    suite.makepyfile(SUITE)
+
+    result = run(suite, "--ottla-coverage=none/counted.json")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ottla: coverage: cannot write none/counted.json: No such file or directory"])
 
 
 def test_workers_are_merged(suite: pytest.Pytester) -> None:

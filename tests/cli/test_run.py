@@ -41,6 +41,7 @@ consumer.subscribe(["orders"])
 print(sorted(consumer.poll(20).value() for _ in range(3)))
 consumer.close()
 """
+NOT_LEADER = "api=Produce,topic=orders,error=NOT_LEADER_OR_FOLLOWER,times=1"
 REFUSE = "api=Produce,topic=orders,error=INVALID_RECORD"
 
 
@@ -215,6 +216,8 @@ def test_report_shows_what_clients_did() -> None:
         (["--profile", "fast"], "'fast' is not one of 'test', 'kafka'"),
         (["--brokers", "0"], "0 is not in the range x>=1"),
         (["--data", "missing"], "Directory 'missing' does not exist"),
+        (["--coverage-target", "2.8"], "'2.8' is no release of Kafka that is known here: 3.0 to 4.1"),
+        (["--coverage-baseline", "missing"], "File 'missing' does not exist"),
         (["--audit", "some"], "'some' is not one of 'errors', 'all', 'off'"),
     ],
 )
@@ -292,3 +295,44 @@ def test_seed_is_there_when_the_command_starts(tmp_path: Path) -> None:
     assert (wrong.returncode, missing.returncode) == (2, 2)
     assert wrong.stderr == "ottla: --seed-file: wrong.toml: topic: there is no such key; did you mean 'topics'?\n"
     assert missing.stderr == f"ottla: --seed-file {tmp_path / 'none.json'}: No such file or directory\n"
+
+
+def test_coverage_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
+    done = produce("--coverage")
+
+    lines = done.stderr.splitlines()
+    assert (done.returncode, done.stdout, len(lines)) == (0, "ok\n", 3)
+    assert re.fullmatch(r"ottla: coverage: \d+ versions of APIs, by confluent-kafka-python .*", lines[0])
+    assert lines[1].startswith("ottla: coverage: 0 errors answered (0 times by rules); never: ")
+
+    again = produce("--coverage-file", str(tmp_path / "a.json"), "--coverage-target", "3.4.1", "--fault", NOT_LEADER)
+    counted = json.loads((tmp_path / "a.json").read_text())
+    assert counted["injected"] == {"Produce NOT_LEADER_OR_FOLLOWER": 1}
+    assert counted["target"] == "3.4"
+    assert len(again.stderr.splitlines()) == 4
+    assert "are not those of Kafka 3.4" in again.stderr
+
+
+def test_loss_of_coverage_is_status_3(tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.json"
+    assert produce("--coverage-file", str(baseline), "--fault", NOT_LEADER).returncode == 0
+
+    lost = produce("--coverage-baseline", str(baseline))
+    assert lost.returncode == 3
+    assert lost.stderr.splitlines()[3:] == [
+        "ottla: coverage: lost: errors: Produce NOT_LEADER_OR_FOLLOWER",
+        "ottla: coverage: lost: injected: Produce NOT_LEADER_OR_FOLLOWER",
+    ]
+    assert run("--coverage-baseline", str(baseline), "--", "sh", "-c", "exit 7").returncode == 7
+
+
+def test_coverage_that_cannot_be_kept_is_status_3(tmp_path: Path) -> None:
+    done = run("--coverage-file", str(tmp_path / "none" / "a.json"), "--", "true")
+    assert done.returncode == 3
+    assert done.stderr.endswith("a.json: No such file or directory\n")
+
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    done = run("--coverage-baseline", str(other), "--", "true")
+    assert done.returncode == 3
+    assert "lost: the baseline cannot be read: " in done.stderr

@@ -125,3 +125,83 @@ def test_directory_of_a_killed_process_is_removed_later(pytester: pytest.Pyteste
     run(pytester).assert_outcomes(passed=1)
 
     assert list(data.iterdir()) == []
+
+
+PRE_FORK = """
+import atexit
+import multiprocessing
+import os
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from ottla import NotRunningError
+
+WORKERS = 2
+
+def work(bootstrap, number):
+    '''Of a server's worker: a client of its own, made behind the fork.'''
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("orders", f"from {number}".encode(), partition=number)
+    assert producer.flush(30) == 0
+    config = {"bootstrap.servers": bootstrap, "group.id": f"worker-{number}", "auto.offset.reset": "earliest"}
+    consumer = Consumer(config)
+    consumer.subscribe(["orders"])
+    found = consumer.poll(30)
+    assert found is not None and found.error() is None
+    consumer.commit(found, asynchronous=False)
+    consumer.close()
+
+def check(kafka):
+    values = sorted(record.value for record in kafka.records("orders"))
+    assert values == [b"from %d" % number for number in range(WORKERS)]
+    for number in range(WORKERS):
+        assert sum(kafka.group(f"worker-{number}").offsets.values()) >= 1
+    kafka.produce("orders", [b"by the parent"])
+    assert len(kafka.records("orders")) == WORKERS + 1
+
+def test_forked_before_any_request(kafka, pytestconfig):
+    kafka.create_topic("orders", partitions=WORKERS)
+    children = []
+    for number in range(WORKERS):
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                if pytestconfig.getini("ottla_where") == "process":
+                    # It asks over HTTP, and does so here too.
+                    assert kafka.topics == ["orders"]
+                else:
+                    with pytest.raises(NotRunningError, match="connect clients to its bootstrap address"):
+                        kafka.topics
+                work(kafka.bootstrap, number)
+                atexit._run_exitfuncs()
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0] * WORKERS
+    check(kafka)
+
+def test_spawned(kafka):
+    kafka.create_topic("orders", partitions=WORKERS)
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=work, args=(kafka.bootstrap, number)) for number in range(WORKERS)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0] * WORKERS
+    check(kafka)
+"""
+
+
+@pytest.mark.parametrize("place", ["thread", "process"])
+def test_workers_of_a_server_have_clients_of_their_own(pytester: pytest.Pytester, place: str) -> None:
+    """TK11: os.fork when the broker is up, as a server that forks first does, and multiprocessing's spawn."""
+    data = pytester.mkdir("data")
+    ini(pytester, f"ottla_data = {data}", f"ottla_where = {place}")
+    pytester.makepyfile(PRE_FORK)
+
+    run(pytester).assert_outcomes(passed=2)
+
+    assert list(data.iterdir()) == []

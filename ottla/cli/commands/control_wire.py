@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from ottla.cli.commands.run import kafka_release
 from ottla.cli.control_session import ControlSession, control_options
 from ottla.cli.names import CommandGroup
 
@@ -59,13 +60,20 @@ def fetch_capture(session: ControlSession, target: Path) -> None:
 
 @click.command("coverage")
 @click.option("--forget", is_flag=True, help="Begin to count again.")
+@click.option("--target", metavar="VERSION", callback=kafka_release,
+              help="Also what this release of Kafka does not have, as 3.7.")  # fmt: skip
 @control_options
-def coverage(session: ControlSession, forget: bool) -> None:
+def coverage(session: ControlSession, forget: bool, target: str | None) -> None:
     """Show what clients have used of the protocol (docs/audit.md); --json has all of it, as a baseline.
 
     A reset does not end it.
     """
+    from ottla.testing.kafka_releases import difference_line, differences
+
     answer = session.ask("DELETE" if forget else "GET", "/v1/coverage")
+    if target is not None:
+        answer |= {"target": target, "differs": differences(answer, target)}
+        answer["text"] = [*answer["text"], difference_line(answer, target)]
     if session.output.as_json:
         session.output.json(answer)
     else:

@@ -57,6 +57,18 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
     return topics
 
 
+def kafka_release(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """A callback of options with a VERSION of Kafka. Raises click.BadParameter."""
+    if value is None:
+        return None
+    from ottla.testing.kafka_releases import release_of
+
+    try:
+        return release_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command("run", context_settings=CONTEXT)
 @click.option("--env", "variables", metavar="NAME[=TEXT]", multiple=True, callback=_variables,
               help="Another variable for the address, or a text with {bootstrap} in it; repeatable.")  # fmt: skip
@@ -82,6 +94,14 @@ def _topics(_context: click.Context, _parameter: click.Parameter, values: Sequen
               help="Of what rules leave to chance. Default: drawn; standard error has it after a failure.")  # fmt: skip
 @click.option("--capture", "capture_file", metavar="FILE", type=click.Path(path_type=Path),
               help="Write what the command and the broker send each other to FILE (docs/wire.md).")  # fmt: skip
+@click.option("--coverage", "has_coverage", is_flag=True,
+              help="Print in three lines what was exercised of the protocol (docs/audit.md).")  # fmt: skip
+@click.option("--coverage-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write all of that to FILE, as JSON.")  # fmt: skip
+@click.option("--coverage-baseline", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Such a file: what is in it and is not exercised now is status 3.")  # fmt: skip
+@click.option("--coverage-target", metavar="VERSION", callback=kafka_release,
+              help="Print what of it this release of Kafka does not have, as 3.7.")  # fmt: skip
 @click.option("--data", metavar="DIR", type=click.Path(exists=True, file_okay=False),
               help="Where the data directory is made and removed. Default: memory, where there is room.")  # fmt: skip
 @click.option("--report", "has_report", is_flag=True,
@@ -94,9 +114,9 @@ def run_command(**values: Any) -> None:
     and OTTLA_CONTROL_TOKEN what it controls the broker with (docs/control.md). Its input and output are its own;
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to it.
 
-    The exit status is the command's, 128 + N where signal N ended it, 3 where it was 0 and a fault rule never acted
-    or the audit found errors, 126 or 127 where it cannot be executed or does not exist, 1 where the broker cannot
-    start, and 2 for wrong usage.
+    The exit status is the command's, 128 + N where signal N ended it, 3 where it was 0 and a fault rule never acted,
+    the audit found errors, or coverage is lost, 126 or 127 where it cannot be executed or does not exist, 1 where the
+    broker cannot start, and 2 for wrong usage.
     """
     # Imported here: the list of all commands needs none of the testing kit, and wrong usage no broker.
     from ottla.cli.operations.run import RunOptions, status_of

@@ -1,5 +1,6 @@
 """`ottla wire`: captures of what went over the wire. What reads them is imported when a command runs."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def wire() -> None:
 @click.option("--follow", is_flag=True, help="Go on with what a capture that is not over adds to the file.")
 @click.option("-v", "--verbose", "detail", count=True, help="Fields by name, and connections; -vv: their bytes too.")
 @click.option("--json", "is_json", is_flag=True, help="Print a JSON object for each line.")
+@click.option("--pcap", "is_pcap", is_flag=True,
+              help="Write packets for Wireshark to standard output: whole connections.")  # fmt: skip
 def show(
     file: Path,
     apis: Sequence[str],
@@ -40,13 +43,14 @@ def show(
     follow: bool,
     detail: int,
     is_json: bool,
+    is_pcap: bool,
 ) -> None:
     """Show a capture: one line for each exchange, when it was answered.
 
     Times are in milliseconds since the capture began. The exit status is 1 when the file is damaged; what is before the
     damage is shown.
     """
-    from ottla.cli.operations.wire import NotWhole, known_apis, shown_lines
+    from ottla.cli.operations.wire import NotWhole, known_apis, pcap_pieces, shown_lines
     from ottla.testing.wire_capture.lines import ShownParts
 
     unknown = sorted({each.lower() for each in apis} - known_apis())
@@ -54,11 +58,30 @@ def show(
         raise click.BadParameter(f"there is no API {unknown[0]!r} (docs/apis.md)", param_hint="--api")
     shown = ShownParts(frozenset(each.lower() for each in apis), tuple(clients), frozenset(groups), only_errors, detail)
     ended = NotWhole()
-    Output(is_json).lines(shown_lines(file, shown, ended, is_json=is_json, follows=follow))
+    if is_pcap:
+        _refuse_beside_pcap(is_json=is_json, has_detail=detail > 0, follows_some=follow and not shown.is_all)
+        Output(as_json=False).pieces(pcap_pieces(file, shown, ended, follows=follow))
+    else:
+        Output(is_json).lines(shown_lines(file, shown, ended, is_json=is_json, follows=follow))
     if ended.note:
         click.echo(ended.note, err=True)
     if ended.wrong:
         raise click.ClickException(ended.wrong)
+
+
+def _refuse_beside_pcap(*, is_json: bool, has_detail: bool, follows_some: bool) -> None:
+    """Raises click.UsageError."""
+    wrong = ""
+    if is_json:
+        wrong = "--pcap and --json exclude each other"
+    elif has_detail:
+        wrong = "--pcap and -v exclude each other: Wireshark shows the fields"
+    elif follows_some:
+        wrong = "--pcap with --follow has all connections: leave out --api, --client, --group and --errors"
+    elif sys.stdout.isatty():
+        wrong = "--pcap writes bytes: append `> FILE.pcapng`, or `| wireshark -k -i -`"
+    if wrong:
+        raise click.UsageError(wrong)
 
 
 @wire.command("diff")

@@ -52,6 +52,12 @@ class RunOptions(NamedTuple):
     audit: str = "errors"
     """`errors`, `all` or `off`."""
     capture_file: Path | None = None
+    has_coverage: bool = False
+    """So too where one of the next three is given."""
+    coverage_file: Path | None = None
+    coverage_baseline: Path | None = None
+    coverage_target: str | None = None
+    """A release of `ottla.testing.kafka_releases`."""
 
 
 def status_of(options: RunOptions) -> int:
@@ -66,9 +72,8 @@ def status_of(options: RunOptions) -> int:
 
 
 def run(options: RunOptions) -> int:
-    """The exit status of the command, or 3 where it was 0 and a fault rule never acted, or the audit found
-    errors. Raises ConfigError for what is
-    wrong with the options, StartError, and CommandError."""
+    """The exit status of the command, or 3 where it was 0 and a fault rule never acted, the audit found errors, or
+    coverage is lost. Raises ConfigError for what is wrong with the options, StartError, and CommandError."""
     seed = random.randrange(SEED_MAX) if options.seed is None else options.seed
     replicas: Mapping[str, object] = cluster_settings(options.brokers) if options.profile == "test" else {}
     bed = Testbed(
@@ -211,11 +216,26 @@ def _judge(bed: Testbed, options: RunOptions, mark: ReportMark, status: int, see
         lines += ["ottla: audit", *summary(found, bed.call(bed.auditor.unjudged))]
     if final and faults is not None and options.seed is None:
         lines.append(f"ottla: fault rules, --seed {seed}")
+    coverage_lines, is_covered = _covered(bed, options)
+    lines += coverage_lines
+    if status == 0 and not is_covered:
+        final = JUDGED_STATUS
     if lines:
         # Who reads standard error may be gone already.
         with suppress(OSError):
             print("\n".join(lines), file=sys.stderr, flush=True)
     return final
+
+
+def _covered(bed: Testbed, options: RunOptions) -> tuple[list[str], bool]:
+    """What there is to say of the coverage; false where something is lost, or the file cannot be written."""
+    file, baseline, target = options.coverage_file, options.coverage_baseline, options.coverage_target
+    coverage = bed.wire.coverage
+    if coverage is None or not (options.has_coverage or file or baseline or target):
+        return [], True
+    counted = bed.call(lambda: coverage.with_injected(bed.hosted.fault_host.faults_if_used))
+    lines, is_well = counted.finish(file, baseline=baseline, target=target)
+    return [f"ottla: coverage: {line}" for line in lines], is_well
 
 
 def _release_requests(bed: Testbed) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import click
 
@@ -14,12 +14,14 @@ from ottla.cli.output import Output
 from ottla.protocol.address import Address
 from ottla.testing.wire_capture.capture import Capture
 from ottla.testing.wire_capture.comparison import compare
-from ottla.testing.wire_capture.exchanges import ExchangeReader, Said
-from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile
+from ottla.testing.wire_capture.exchanges import Answered, ExchangeReader, NotAnswered, Said
+from ottla.testing.wire_capture.file_format import CaptureError, CaptureFile, CaptureRecord
 from ottla.testing.wire_capture.lines import ShownParts, json_lines, text_lines
+from ottla.testing.wire_capture.pcap import PcapBuilder
 from ottla.testing.wire_capture.replay import Replay, ReplayFailed, ReplayReport
 
 FOLLOW_EVERY_S: Final = 0.2
+Piece = TypeVar("Piece", str, bytes)
 
 
 @dataclass(slots=True)
@@ -36,14 +38,19 @@ def known_apis() -> set[str]:
 
 
 def shown_lines(path: Path, shown: ShownParts, ended: NotWhole, *, is_json: bool, follows: bool) -> Iterator[str]:
+    return _until_wrong(path, ended, lambda file: _lines(file, shown, is_json=is_json, follows=follows))
+
+
+def pcap_pieces(path: Path, shown: ShownParts, ended: NotWhole, *, follows: bool) -> Iterator[bytes]:
+    """A pcapng file with the connections that have an exchange of `shown`, whole."""
+    return _until_wrong(path, ended, lambda file: _packets(file, shown, follows=follows))
+
+
+def _until_wrong(path: Path, ended: NotWhole, read: Callable[[CaptureFile], Iterator[Piece]]) -> Iterator[Piece]:
+    """What is read of a file until its end or what is wrong with it, which `ended` gets."""
     try:
         with CaptureFile(path) as file:
-            reader = ExchangeReader()
-            try:
-                yield from _lines(file, reader, shown, is_json=is_json, follows=follows)
-            except CaptureError as error:
-                ended.wrong = str(error)
-                return
+            yield from read(file)
             ended.wrong = file.damage or ""
             if not file.has_end and file.damage is None:
                 ended.note = f"{path} has no end: its broker still runs, or was killed"
@@ -51,9 +58,8 @@ def shown_lines(path: Path, shown: ShownParts, ended: NotWhole, *, is_json: bool
         ended.wrong = str(error)
 
 
-def _lines(
-    file: CaptureFile, reader: ExchangeReader, shown: ShownParts, *, is_json: bool, follows: bool
-) -> Iterator[str]:
+def _lines(file: CaptureFile, shown: ShownParts, *, is_json: bool, follows: bool) -> Iterator[str]:
+    reader = ExchangeReader()
     has_secrets = file.header.get("secrets") == "kept"
     # Of the first record, which is known when the first line is.
     said = _with_rest(file, reader, follows=follows)
@@ -66,11 +72,29 @@ def _lines(
 
 
 def _with_rest(file: CaptureFile, reader: ExchangeReader, *, follows: bool) -> Iterator[Said]:
-    yield from reader.said(file.records())
+    yield from reader.said(_records(file, follows=follows))
+    yield from reader.rest()
+
+
+def _records(file: CaptureFile, *, follows: bool) -> Iterator[CaptureRecord]:
+    yield from file.records()
     while follows and not file.has_end and (file.damage is None or file.is_cut_off):
         time.sleep(FOLLOW_EVERY_S)
-        yield from reader.said(file.records())
-    yield from reader.rest()
+        yield from file.records()
+
+
+def _packets(file: CaptureFile, shown: ShownParts, *, follows: bool) -> Iterator[bytes]:
+    builder = PcapBuilder(None if shown.is_all else _connections(file.path, shown))
+    yield builder.header(file.header)
+    yield from builder.blocks(_records(file, follows=follows))
+
+
+def _connections(path: Path, shown: ShownParts) -> frozenset[int]:
+    """Those with an exchange of `shown`. Raises CaptureError."""
+    reader = ExchangeReader()
+    with CaptureFile(path) as file:
+        ended = (each for each in _with_rest(file, reader, follows=False) if isinstance(each, Answered | NotAnswered))
+        return frozenset(each.exchange.peer.number for each in ended if shown.has(each.exchange))
 
 
 def difference_lines(a: Path, b: Path, *, is_json: bool) -> list[str]:

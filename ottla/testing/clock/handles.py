@@ -18,6 +18,7 @@ from ottla.testing.clock.included import checked_included
 from ottla.testing.clock.sessions import SPARE, Sessions, checked_sessions
 from ottla.testing.clock.timeline import Delta, moment, parse_delta, parse_forward, parse_moment
 from ottla.testing.clock.walk import Fired
+from ottla.testing.usage import checks_usage
 from ottla.testing.worker import BrokerLoop
 from ottla.timer.clock import TimerKind
 
@@ -32,6 +33,7 @@ class ClockOwner(Protocol):
     def clock(self) -> ClockControl: ...
 
 
+@checks_usage
 class BrokerClock:
     """The broker time of all brokers of a handle. `BrokerClockAsync` is the same for coroutines."""
 
@@ -149,6 +151,7 @@ class BrokerClock:
         return jump.fired
 
 
+@checks_usage
 class BrokerClockAsync:
     """Each method is that of `BrokerClock` with the same name, to await. `ties` and `follow` do not wait."""
 

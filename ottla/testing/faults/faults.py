@@ -23,6 +23,7 @@ from ottla.testing.faults.rule_values import RuleError, as_list
 from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
 from ottla.testing.faults.state import FaultState, Hit
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
+from ottla.testing.usage import checks_usage
 from ottla.testing.waits import USUAL_END, DeadlineExceeded, Explanation, WaitEnd, deadline_factor
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ class UnusedFault(NamedTuple):
     text: str
 
 
+@checks_usage
 class Fault:
     """A rule that has been added. As a context it is removed at the end."""
 
@@ -169,6 +171,7 @@ class Fault:
         return f"<Fault {self.explain()}>"
 
 
+@checks_usage
 class Faults:
     """The rules of one broker, or of all brokers of a cluster. Methods may be called from any thread."""
 

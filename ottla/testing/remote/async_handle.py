@@ -26,6 +26,7 @@ from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.surroundings.disks import BrokerDisk
 from ottla.testing.surroundings.handles import KafkaBrokerAsync, KafkaBrokers, KafkaPartitionAsync
 from ottla.testing.surroundings.links import Links
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import ConnectionView, LogChange, ProducerView, StoredRecord, TopicView, TransactionView
 from ottla.testing.worlds import ResetReport
 from ottla.testing.writing import GivenRecord, ProduceOptions
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.testing.wire_capture.recording import KafkaWireAsync
 
 
+@checks_usage
 class RemoteKafkaAsync(KafkaAsync):
     def __init__(self, control: RemoteControl) -> None:
         self._control = control

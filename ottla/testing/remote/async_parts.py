@@ -21,12 +21,14 @@ from ottla.testing.surroundings.handles import (
     KafkaPartition,
     KafkaPartitionAsync,
 )
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import GroupRebalance, GroupView, PartitionView, SegmentView
 
 if TYPE_CHECKING:
     from ottla.testing.faults.faults import Fault
 
 
+@checks_usage
 class RemoteGroupAsync(KafkaGroupAsync):
     def __init__(self, group: KafkaGroup) -> None:
         self._group = group
@@ -93,6 +95,7 @@ class RemoteBrokersAsync(KafkaBrokers[KafkaBrokerAsync]):
         return len(self._brokers)
 
 
+@checks_usage
 class RemoteBrokerAsync(KafkaBrokerAsync):
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
@@ -120,6 +123,7 @@ class RemoteBrokerAsync(KafkaBrokerAsync):
         await asyncio.to_thread(self._broker.isolate)
 
 
+@checks_usage
 class RemotePartitionAsync(KafkaPartitionAsync):
     def __init__(self, partition: KafkaPartition) -> None:
         self._partition = partition
@@ -141,6 +145,7 @@ class RemotePartitionAsync(KafkaPartitionAsync):
         self._partition.unclean_election()
 
 
+@checks_usage
 class RemoteClockAsync(BrokerClockAsync):
     def __init__(self, clock: BrokerClock) -> None:
         self._clock = clock

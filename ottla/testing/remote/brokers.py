@@ -10,6 +10,7 @@ from ottla.testing.faults.faults import Fault
 from ottla.testing.remote.asking import MS_PER_S, RemoteControl
 from ottla.testing.remote.surroundings import RemoteLinks
 from ottla.testing.surroundings.handles import KafkaBroker, KafkaBrokers, KafkaPartition
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import PartitionView, SegmentView
 
 
@@ -28,6 +29,7 @@ class RemoteBrokers(KafkaBrokers[KafkaBroker]):
         return len(self._control.node_ids)
 
 
+@checks_usage
 class RemoteBroker(KafkaBroker):
     def __init__(self, control: RemoteControl, node_id: int) -> None:
         self._control = control
@@ -59,6 +61,7 @@ class RemoteBroker(KafkaBroker):
         self._control.ask("POST", f"/v1/brokers/{self.node_id}/{what}", body or {})
 
 
+@checks_usage
 class RemotePartition(KafkaPartition):
     def __init__(self, control: RemoteControl, topic: str, index: int) -> None:
         self._control = control

@@ -13,9 +13,11 @@ from ottla.testing.clock.timeline import Delta, moment, moment_text, parse_delta
 from ottla.testing.clock.walk import Fired
 from ottla.testing.control.documents import ClockDocument, FiredList
 from ottla.testing.remote.asking import RemoteControl
+from ottla.testing.usage import checks_usage
 from ottla.timer.clock import TimerKind
 
 
+@checks_usage
 class RemoteClock(BrokerClock):
     def __init__(self, control: RemoteControl) -> None:
         self._control = control

@@ -15,6 +15,7 @@ from ottla.testing.faults.rule_values import Moment, parse_moment
 from ottla.testing.faults.rules import Rule, parse_rule
 from ottla.testing.faults.state import Hit
 from ottla.testing.remote.asking import RemoteControl, RemoteRefusal, explanation_of
+from ottla.testing.usage import checks_usage
 from ottla.testing.waits import DeadlineExceeded
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ REFERRING: Final = ("after", "until")
 NO_ID: Final = "?"
 
 
+@checks_usage
 class RemoteFault(Fault):
     def __init__(self, control: RemoteControl, document: FaultDocument) -> None:
         self._control = control
@@ -113,6 +115,7 @@ class RemoteFault(Fault):
         return self._last
 
 
+@checks_usage
 class RemoteFaults(Faults):
     def __init__(self, control: RemoteControl) -> None:
         self._control = control

@@ -10,11 +10,13 @@ from ottla.testing.control.documents import Evicted, GroupDocument, GroupList, R
 from ottla.testing.group_handle import KafkaGroup
 from ottla.testing.reading import lag_of, no_group
 from ottla.testing.remote.asking import RemoteControl, RemoteRefusal
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import GroupRebalance, GroupView, TopicView
 
 NO_GROUP: Final = "no-such-group"
 
 
+@checks_usage
 class RemoteGroup(KafkaGroup):
     def __init__(self, control: RemoteControl, group_id: str) -> None:
         self._control = control

@@ -40,6 +40,7 @@ from ottla.testing.remote.surroundings import RemoteDisk, RemoteLinks
 from ottla.testing.seeds.seed_loader import SeedReport
 from ottla.testing.snapshots.snapshots import RestoreReport, SnapshotReport
 from ottla.testing.topic_handle import KafkaTopic
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import ConnectionView, LogChange, ProducerView, StoredRecord, TopicView, TransactionView
 from ottla.testing.waits import DeadlineExceeded, deadline_factor
 from ottla.testing.worker import NotRunningError
@@ -59,6 +60,7 @@ BODY_BYTES: Final = 900_000
 ACKS: Final = {-1: "all", 1: "1", 0: "0"}
 
 
+@checks_usage
 class RemoteKafka(Kafka):
     def __init__(self, control: RemoteControl) -> None:
         self._control = control
@@ -285,6 +287,7 @@ class RemoteKafka(Kafka):
         return RestoreReport(done.name, done.topics, (), done.duration_ms)
 
 
+@checks_usage
 class RemoteTopic(KafkaTopic):
     def __init__(self, control: RemoteControl, name: str) -> None:
         self._control = control

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from ottla.testing.usage import checks_usage
 from ottla.testing.views import PartitionView, SegmentView
 from ottla.testing.worker import NotRunningError
 
@@ -36,6 +37,7 @@ class KafkaBrokers(Mapping[int, B], Generic[B]):
         return len(self._bed.hosted.node_ids)
 
 
+@checks_usage
 class KafkaBroker:
     """One broker. What needs several raises NotRunningError where there is one alone: all but `pause` and `resume`."""
 
@@ -75,6 +77,7 @@ class KafkaBroker:
         self._bed.links.isolate(self.node_id)
 
 
+@checks_usage
 class KafkaBrokerAsync:
     """Each method is that of `KafkaBroker` with the same name, to await."""
 
@@ -104,6 +107,7 @@ class KafkaBrokerAsync:
         self._bed.links.isolate(self.node_id)
 
 
+@checks_usage
 class KafkaPartition:
     """One partition. What it shows is as of the moment of the call."""
 
@@ -152,6 +156,7 @@ class KafkaPartition:
         self._bed.run(self._bed.control.elect_uncleanly(self.topic, self.index))
 
 
+@checks_usage
 class KafkaPartitionAsync:
     """Each method is that of `KafkaPartition` with the same name, to await; what are attributes there, `describe`
     gives."""

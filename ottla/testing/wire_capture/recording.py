@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ottla.testing.usage import checks_usage
 from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class CaptureWarning(UserWarning):
     """A capture does not have all: the disk was full or slow."""
 
 
+@checks_usage
 class KafkaWire:
     """For tests that block."""
 
@@ -77,6 +79,7 @@ class WireCapture:
         self.stop()
 
 
+@checks_usage
 class KafkaWireAsync:
     """The same for coroutines: `async with kafka.wire.record(path):`, or `capture = await kafka.wire.record(path)`."""
 
