@@ -12,6 +12,7 @@ OF_ALL = frozenset(
         "heartbeat",
         "joined",
         "kill",
+        "offloaded work suspended",
         "offsets read",
         "records read",
         "scrapes",

@@ -48,6 +48,7 @@ from tests.simulation.judge import static_id_of
 from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
 from tests.simulation.member import PROMPT_MS, Member
 from tests.simulation.network import Conditions, SimulatedNetwork
+from tests.simulation.offloaded import Suspensions
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_book import TransactionBook
@@ -64,7 +65,12 @@ class ClusterWorld:
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.seed = seed
-        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
+        self.suspensions = Suspensions.draw(self.make_rng("suspended work"))
+        self.loop = SimulationLoop(
+            executor_delay_us=self._thread_delay_us,
+            executor_return_us=self._thread_return_us,
+            suspensions=self.suspensions,
+        )
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
         self.judge.serves = self.serves
@@ -137,7 +143,7 @@ class ClusterWorld:
             of_fetches = self.make_rng("long fetches").random() < 0.15
             of_producers = self.make_rng("packed producers").random() < 0.2
             slices = slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers)
-            with slices, small_epochs(self.plan.has_small_epochs):
+            with slices, small_epochs(self.plan.has_small_epochs), self.suspensions.locks():
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
@@ -152,7 +158,7 @@ class ClusterWorld:
             self.seed,
             self.trace.digest(),
             self.judge.violations,
-            dict(self.judge.counts),
+            {**self.judge.counts, **self.suspensions.counts},
             self.loop.steps,
             self.loop.now_us // 1000,
             self.trace.lines() if self._keep_trace else [],
