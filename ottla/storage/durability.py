@@ -105,7 +105,10 @@ class FlushWork:
         try:
             if not self._files.exists(path):
                 return
-            file = self._files.open(path)
+            file = self._files.open(path, create=False)
+        except FileNotFoundError:
+            # The loop has removed it in between.
+            return
         except OSError as error:
             self.open_error = error
             return

@@ -194,6 +194,11 @@ class Log:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         return self._reader.offset_of_max_timestamp(upper_bound)
 
+    def timestamp_at(self, offset: int, upper_bound: int) -> int | None:
+        """That of the first record of the batch that holds `offset`, or of the next batch, if it begins below
+        `upper_bound`. Reads the disk and waits for it."""
+        return self._reader.timestamp_at(offset, upper_bound)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
         producers = self._producers.manager
