@@ -170,8 +170,12 @@ class Durability:
         self.sync_required_offset = min(self.sync_required_offset, log_end_offset)
 
     def begin_epochs_write(self) -> EpochWrite | None:
-        """What makes the epochs of all written records durable, in any thread; None if they are."""
+        """What makes the epochs of all written records durable, in any thread; None if they are. Raises OSError."""
         return self._epoch_file.begin_write(self._epochs, self._local.log_end_offset)
+
+    def close_deleted(self) -> None:
+        """What is under way in a thread changes no file of a log that comes to be in the place of this one."""
+        self._epoch_file.retire()
 
     def flush(self) -> int:
         """Make everything written durable, here and now; the recovery point, which is the log end offset."""
@@ -193,6 +197,7 @@ class Durability:
         log_files: list[File] = []
         try:
             log_files.extend(segment.file.duplicate() for segment in unflushed)
+            epochs = self.begin_epochs_write()
         except OSError as error:
             for file in log_files:
                 file.close()
@@ -207,7 +212,7 @@ class Durability:
             end_offset=local.log_end_offset,
             truncations=local.truncations,
             log_files=log_files,
-            epochs=self.begin_epochs_write(),
+            epochs=epochs,
             other_paths=paths,
             directory=local.directory if changed else None,
             name_changes=local.name_changes,

@@ -319,6 +319,7 @@ class Log:
         """Let go of everything for ever: the files are about to go, and another log may soon live at their place."""
         # Work on the log that is under way in a thread is thrown away when it comes back.
         self._local.fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
+        self.durability.close_deleted()
         for segment in self.segments:
             segment.close_deleted()
         # Who watches refers to the log: only the garbage collector would free it.
