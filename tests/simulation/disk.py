@@ -72,6 +72,19 @@ class SimulatedDisk(FakeDisk):
         inode.synced = bytes(inode.content[: len(inode.synced)])
         self._trace.note("disk rots", path, position, bit)
 
+    def first_unsynced(self, path: Path, size: int) -> int | None:
+        """The first of the file's first `size` bytes that a loss of power might take; None if there is none."""
+        inode = self._inode_at(path)
+        content, synced = inode.content[:size], inode.synced[:size]
+        if content == synced:
+            return None
+        return next(
+            (n for n, (one, other) in enumerate(zip(content, synced, strict=False)) if one != other), len(synced)
+        )
+
+    def has_durable_name(self, path: Path) -> bool:
+        return path.name in self._durable_names.get(str(path.parent), {})
+
     def lose_power(self, rng: random.Random, *, orders_names: bool = True) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""
         torn = Loss.TORN if orders_names else Loss.UNORDERED

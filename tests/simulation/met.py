@@ -57,6 +57,7 @@ OF_A_CLUSTER = frozenset(
         "deeds of principals",
         "delete records",
         "disk errors",
+        "durable logs checked",
         "elect",
         "fetches from a follower",
         "fetches of a session",

@@ -5,9 +5,11 @@ import pytest
 from tests.simulation.cluster.seeded_acl_bugs import SEEDED_ACL_BUGS
 from tests.simulation.cluster.seeded_bugs import SEEDED_BUGS
 from tests.simulation.cluster.seeded_log_bugs import SEEDED_LOG_BUGS
+from tests.simulation.cluster.seeded_thread_bugs import SEEDED_THREAD_BUGS
 from tests.simulation.cluster.seeded_transaction_bugs import SEEDED_TRANSACTION_BUGS
 from tests.simulation.cluster.seeded_upkeep_bugs import SEEDED_UPKEEP_BUGS
 from tests.simulation.cluster.world import ClusterWorld
+from tests.simulation.offloaded import Suspensions
 
 FOUND_BY = {
     "T-11": 1,
@@ -76,12 +78,20 @@ ACLS_FOUND_BY = {
     "authorizes deletions by describe": 66,
     "lists all groups": 8,
 }
-ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY | ACLS_FOUND_BY
-ALL_BUGS = SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS | SEEDED_TRANSACTION_BUGS | SEEDED_ACL_BUGS
+THREADS_FOUND_BY = {
+    "calls durable what was appended during a sync": 10,
+    "calls names durable that came during a sync": 213,
+}
+ALL_FOUND_BY = FOUND_BY | LOGS_FOUND_BY | UPKEEP_FOUND_BY | TRANSACTIONS_FOUND_BY | ACLS_FOUND_BY | THREADS_FOUND_BY
+ALL_BUGS = (
+    SEEDED_BUGS | SEEDED_LOG_BUGS | SEEDED_UPKEEP_BUGS | SEEDED_TRANSACTION_BUGS | SEEDED_ACL_BUGS | SEEDED_THREAD_BUGS
+)
 # Any change of the broker makes another story of a seed: then the next ones have to do.
 OTHER_SEEDS = 60
 # A fifth of them have principals.
 OTHER_SEEDS_WITH_PRINCIPALS = 150
+# A quarter of them suspend what threads do.
+OTHER_SEEDS_WITH_SUSPENSIONS = 300
 
 
 def test_every_seeded_bug_has_a_seed():
@@ -91,14 +101,24 @@ def test_every_seeded_bug_has_a_seed():
 @pytest.mark.parametrize(("bug", "seed"), ALL_FOUND_BY.items())
 def test_a_seeded_bug_is_found(monkeypatch, bug, seed):
     others = OTHER_SEEDS_WITH_PRINCIPALS if bug in SEEDED_ACL_BUGS else OTHER_SEEDS
+    others = OTHER_SEEDS_WITH_SUSPENSIONS if bug in SEEDED_THREAD_BUGS else others
     is_found_by_one_of(monkeypatch, bug, (seed, *range(others)))
+
+
+@pytest.mark.parametrize(("bug", "seed"), THREADS_FOUND_BY.items())
+def test_a_thread_that_is_not_suspended_hides_its_bug(monkeypatch, bug, seed):
+    SEEDED_THREAD_BUGS[bug](monkeypatch)
+    monkeypatch.setattr(Suspensions, "draw", lambda rng: Suspensions(rng, 0.0, 0))
+    assert ClusterWorld(seed).run().violations == []
 
 
 def is_found_by_one_of(monkeypatch, bug, seeds):
     ALL_BUGS[bug](monkeypatch)
     for seed in seeds:
         world = ClusterWorld(seed)
-        # Others have no authorizer in which to find one.
-        if (bug not in SEEDED_ACL_BUGS or world.plan.has_principals) and world.run().violations:
+        # Others have no authorizer in which to find one, or nothing that comes between.
+        is_for_it = bug not in SEEDED_ACL_BUGS or world.plan.has_principals
+        is_for_it &= bug not in SEEDED_THREAD_BUGS or world.suspensions.are_drawn
+        if is_for_it and world.run().violations:
             return
     pytest.fail(f"{bug} goes unnoticed")
