@@ -40,7 +40,7 @@ UPKEEP_FOUND_BY = {
     "compacts beyond the high watermark": 16,
     "compacts no more once refused": 27,
     "removes a tombstone before its record": 7,
-    "writes no tombstones for deleted groups": 10,
+    "writes no tombstones for deleted groups": 7,
     "deletes no offset": 9,
     "lets no offset expire": 44,
     "loses a change of the store": 6,
@@ -65,8 +65,8 @@ TRANSACTIONS_FOUND_BY = {
     "calls pending offsets stable": 1,
 }
 ACLS_FOUND_BY = {
-    "authorizes sessions once": 4,
-    "shares answers of metadata": 4,
+    "authorizes sessions once": 9,
+    "shares answers of metadata": 8,
     "deletes no ACL": 8,
     "keeps deleted ACLs in the index": 22,
     "keeps decisions": 22,
