@@ -69,6 +69,7 @@ class FlushWork:
     def run(self) -> None:
         """Sync everything, in any thread. A sync that failed is kept in `sync_error`, a file that could not be opened
         in `open_error`, a failure that concerns only the file of leader epochs in `epochs_error`."""
+        write_epochs, self._epochs = self._epochs, None
         try:
             if self.directory is not None:
                 # First, for a segment must not be cut on the disk while one that follows on it is still there.
@@ -85,11 +86,13 @@ class FlushWork:
         finally:
             for file in self._log_files:
                 file.close()
-        if self._epochs is not None and self.sync_error is None and self.open_error is None:
+        if write_epochs is not None and self.sync_error is None and self.open_error is None:
             try:
-                self._epochs()
+                write_epochs()
             except OSError as error:
                 self.epochs_error = error
+        # An error that is kept has this frame, and so the file that was opened for them.
+        del write_epochs
         self.is_complete = True
 
     def _sync_directories(self, directory: Path) -> None:

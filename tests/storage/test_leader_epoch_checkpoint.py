@@ -449,3 +449,16 @@ def test_epochs_that_cannot_be_begun_are_begun_again() -> None:
 
     log.flush()
     assert stored_epochs(disk) == ((1, 0),)
+
+
+def test_flush_that_fails_keeps_no_file_open() -> None:
+    disk = FakeDisk()
+    log = new_log(disk)
+    follow(log, ("a", 1))
+    work = log.begin_flush()
+    log.release()
+    disk.fail("fsync", OSError(errno.EIO, "the disk refuses"))
+    work.run()
+
+    assert work.sync_error is not None
+    assert not disk.open_files

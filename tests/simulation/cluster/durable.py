@@ -43,6 +43,7 @@ def _judge_records(judge: Judge, node: "Node", log: Any) -> None:
 
 
 def _end(segment: Any, log: Any) -> int:
-    """Where the batches below the offset end in the segment."""
+    """Where the batches below the offset end in the segment. The recovery point of a follower that begins its log again
+    may lie within a batch: that of the leader's log start, of which a part is deleted."""
     batches = segment.batches_from(0)
-    return next((each.position for each in batches if each.header.base_offset >= log.flushed_offset), segment.size)
+    return next((each.position for each in batches if each.header.next_offset > log.flushed_offset), segment.size)
