@@ -171,6 +171,7 @@ def _plan_of(log: Log, cleanable: Sequence[Segment], now_wall_ms: int) -> Compac
     dirty = next(segment for segment, end in ends.items() if end > log.swaps.cleaned_offset)
     producers = log.producers.states.copy()
     aborted = log.aborted_transactions(cleanable[0].base_offset, ends[cleanable[-1]])
+    write_epochs = log.durability.begin_epochs_write()
     # Last of all, so that nothing that is opened is left behind by what the disk refuses.
     sources: list[SourceSegment] = []
     try:
@@ -187,7 +188,7 @@ def _plan_of(log: Log, cleanable: Sequence[Segment], now_wall_ms: int) -> Compac
         config=log.config,
         producers=producers,
         aborted=aborted,
-        write_epochs=log.durability.begin_epochs_write(),
+        write_epochs=write_epochs,
         now_wall_ms=now_wall_ms,
         truncations=log.truncations,
     )

@@ -88,8 +88,8 @@ class LogRestart:
     ) -> None:
         """Raises OSError; nothing has changed then."""
         self.new = Segment(files, directory, offset, suffix=RESTART_SUFFIX)
-        # Opening it makes it, and nothing that may fail follows.
-        _ = self.new.file
+        # Nothing that may fail follows.
+        self.new.make_file()
         self.new.clear()
         self._deletions = deletions
         self._old = list(old)

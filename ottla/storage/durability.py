@@ -69,6 +69,7 @@ class FlushWork:
     def run(self) -> None:
         """Sync everything, in any thread. A sync that failed is kept in `sync_error`, a file that could not be opened
         in `open_error`, a failure that concerns only the file of leader epochs in `epochs_error`."""
+        write_epochs, self._epochs = self._epochs, None
         try:
             if self.directory is not None:
                 # First, for a segment must not be cut on the disk while one that follows on it is still there.
@@ -85,11 +86,13 @@ class FlushWork:
         finally:
             for file in self._log_files:
                 file.close()
-        if self._epochs is not None and self.sync_error is None and self.open_error is None:
+        if write_epochs is not None and self.sync_error is None and self.open_error is None:
             try:
-                self._epochs()
+                write_epochs()
             except OSError as error:
                 self.epochs_error = error
+        # An error that is kept has this frame, and so the file that was opened for them.
+        del write_epochs
         self.is_complete = True
 
     def _sync_directories(self, directory: Path) -> None:
@@ -105,7 +108,10 @@ class FlushWork:
         try:
             if not self._files.exists(path):
                 return
-            file = self._files.open(path)
+            file = self._files.open(path, create=False)
+        except FileNotFoundError:
+            # The loop has removed it in between.
+            return
         except OSError as error:
             self.open_error = error
             return
@@ -167,8 +173,12 @@ class Durability:
         self.sync_required_offset = min(self.sync_required_offset, log_end_offset)
 
     def begin_epochs_write(self) -> EpochWrite | None:
-        """What makes the epochs of all written records durable, in any thread; None if they are."""
+        """What makes the epochs of all written records durable, in any thread; None if they are. Raises OSError."""
         return self._epoch_file.begin_write(self._epochs, self._local.log_end_offset)
+
+    def close_deleted(self) -> None:
+        """What is under way in a thread changes no file of a log that comes to be in the place of this one."""
+        self._epoch_file.retire()
 
     def flush(self) -> int:
         """Make everything written durable, here and now; the recovery point, which is the log end offset."""
@@ -190,6 +200,7 @@ class Durability:
         log_files: list[File] = []
         try:
             log_files.extend(segment.file.duplicate() for segment in unflushed)
+            epochs = self.begin_epochs_write()
         except OSError as error:
             for file in log_files:
                 file.close()
@@ -204,7 +215,7 @@ class Durability:
             end_offset=local.log_end_offset,
             truncations=local.truncations,
             log_files=log_files,
-            epochs=self.begin_epochs_write(),
+            epochs=epochs,
             other_paths=paths,
             directory=local.directory if changed else None,
             name_changes=local.name_changes,

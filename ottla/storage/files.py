@@ -67,8 +67,8 @@ class Lock(Protocol):
 class FileSystem(Protocol):
     """Where logs live. Paths are absolute or relative to the process, as the caller likes."""
 
-    def open(self, path: AnyPath) -> File:
-        """The file at `path`, created empty if it is not there."""
+    def open(self, path: AnyPath, *, create: bool = True) -> File:
+        """The file at `path`, created empty if it is not there; without `create` that raises FileNotFoundError."""
         ...
 
     def exists(self, path: AnyPath) -> bool:
@@ -148,7 +148,8 @@ def write_file(files: FileSystem, path: AnyPath, content: bytes) -> None:
 
 
 def sync_file(files: FileSystem, path: Path) -> None:
-    file = files.open(path)
+    """Raises FileNotFoundError."""
+    file = files.open(path, create=False)
     try:
         file.fsync()
     finally:
@@ -234,9 +235,9 @@ def _rest_of(descriptor: int) -> bytes:
         return file.read()
 
 
-def open_descriptor(path: AnyPath) -> int:
-    """Of the file at `path`, created empty if it is not there: to read anywhere, and to write at the end."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+def open_descriptor(path: AnyPath, *, create: bool = True) -> int:
+    """Of the file at `path`, as `FileSystem.open` says: to read anywhere, and to write at the end."""
+    return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0) | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
 
 class OsLock:
@@ -254,8 +255,8 @@ class OsLock:
 class OsFileSystem:
     """The operating system's files. New ones are their owner's alone; those that are there keep their modes."""
 
-    def open(self, path: AnyPath) -> OsFile:
-        return OsFile(open_descriptor(path))
+    def open(self, path: AnyPath, *, create: bool = True) -> OsFile:
+        return OsFile(open_descriptor(path, create=create))
 
     def exists(self, path: AnyPath) -> bool:
         try:

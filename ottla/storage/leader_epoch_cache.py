@@ -14,12 +14,13 @@ from this one there, and a leader that goes on in the same term begins it again 
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from ottla.storage import checkpoints
-from ottla.storage.files import FileSystem, write_atomically
+from ottla.storage.files import File, FileSystem
 
 UNKNOWN_EPOCH = -1
 UNKNOWN_OFFSET = -1
@@ -115,23 +116,59 @@ class LeaderEpochCheckpointFile:
         self._latest = list(stored)
         # Writes are numbered as they are begun; several may be under way, and the latest is to remain.
         self._begun: int = 0
+        self._in_place: int = 0
         self._written: int = 0
+        self._is_retired = False
+        # Held where the name is given, and not while the disk writes: the loop waits for it.
         self._lock = threading.Lock()
 
     def begin_write(self, epochs: LeaderEpochCache, end_offset: int) -> EpochWrite | None:
-        """What makes the epochs of all records durable, which end at `end_offset`; None if they are."""
+        """What makes the epochs of all records durable, which end at `end_offset`; None if they are. Raises OSError;
+        nothing has changed then."""
         entries = epochs.below(end_offset)
         if entries == entries_below(self._latest, end_offset) and self._written == self._begun:
             return None
-        self._begun += 1
-        self._latest = entries
-        return partial(self._write, self._begun, entries)
+        number = self._begun + 1
+        aside = f"{self._path}.{number}.tmp"
+        self._files.remove(aside)
+        # Opened here: of two logs that were one after the other in this directory, the later one has the name.
+        file = self._files.open(aside)
+        self._begun, self._latest = number, entries
+        return partial(self._write, number, file, aside, build_epochs(entries))
 
-    def _write(self, number: int, entries: list[EpochEntry]) -> None:
+    def retire(self) -> None:
+        """The log is deleted, and another may come to be in its place: nothing gets the file's name any more."""
         with self._lock:
-            if number > self._written:
-                write_atomically(self._files, self._path, build_epochs(entries))
-                self._written = number
+            self._is_retired = True
+
+    def _write(self, number: int, file: File, aside: str, content: bytes) -> None:
+        try:
+            try:
+                file.writev([content])
+                file.fsync()
+            finally:
+                file.close()
+        except OSError:
+            with suppress(OSError):
+                self._put_in_place(0, aside)
+            raise
+        if self._put_in_place(number, aside):
+            # Also of a later one that has taken the place: it may not be durable yet.
+            self._files.sync_directory(Path(self._path).parent)
+            with self._lock:
+                self._written = max(self._written, number)
+
+    def _put_in_place(self, number: int, aside: str) -> bool:
+        """Unless a later write is there. False for a log that is deleted. Raises OSError."""
+        with self._lock:
+            if self._is_retired:
+                return False
+            if number <= self._in_place:
+                self._files.remove(aside)
+            else:
+                self._files.rename(aside, self._path)
+                self._in_place = number
+            return True
 
 
 def build_epochs(entries: Iterable[EpochEntry]) -> bytes:

@@ -194,6 +194,11 @@ class Log:
         """The record below `upper_bound` with the largest timestamp. Reads the disk and waits for it."""
         return self._reader.offset_of_max_timestamp(upper_bound)
 
+    def timestamp_at(self, offset: int, upper_bound: int) -> int | None:
+        """That of the first record of the batch that holds `offset`, or of the next batch, if it begins below
+        `upper_bound`. Reads the disk and waits for it."""
+        return self._reader.timestamp_at(offset, upper_bound)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Where readers of committed records stop: below it every transaction is over. Raises KafkaStorageError."""
         producers = self._producers.manager
@@ -314,6 +319,7 @@ class Log:
         """Let go of everything for ever: the files are about to go, and another log may soon live at their place."""
         # Work on the log that is under way in a thread is thrown away when it comes back.
         self._local.fail(KafkaStorageError(f"the log of {self.topic}-{self.partition} was deleted"))
+        self.durability.close_deleted()
         for segment in self.segments:
             segment.close_deleted()
         # Who watches refers to the log: only the garbage collector would free it.

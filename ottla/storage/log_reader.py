@@ -4,11 +4,13 @@ Records are read without waiting for the disk (`segment_reader`). Finding them b
 for it; it changes nothing, so a thread may do it.
 """
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ottla.protocol.errors import CorruptMessage, OffsetOutOfRange
+from ottla.protocol.errors import CorruptMessage, NotLeaderOrFollower, OffsetOutOfRange
+from ottla.protocol.records.batch import BatchHeader
 from ottla.protocol.records.record import iterate_records
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch
 from ottla.storage.files import storage_error
@@ -157,14 +159,26 @@ class LogReader:
                 self._segments, log_start_offset=local.log_start_offset, upper_bound=upper_bound
             )
 
+    def timestamp_at(self, offset: int, upper_bound: int) -> int | None:
+        """That of the first record of the batch that holds `offset`, or of the next batch, if it begins below
+        `upper_bound`. Reads the disk and waits for it."""
+        with self._reading():
+            header = batch_at(self._segments, offset)
+            return header.base_timestamp if header is not None and header.base_offset < upper_bound else None
+
     @contextmanager
     def _reading(self) -> Generator[None]:
-        local = self._local
+        """Raises NotLeaderOrFollower where a thread finds no sense in segments that were cut, replaced or deleted while
+        it looked: who asks again is answered."""
+        local, segments = self._local, self._segments.all
+        truncations = local.truncations
         try:
             yield
-        except OSError as error:
-            raise storage_error("read", local.directory, error) from error
-        except InvalidBatchError as error:
+        except (OSError, InvalidBatchError) as error:
+            if local.truncations != truncations or self._segments.all is not segments:
+                raise NotLeaderOrFollower("segments of the log were replaced while it was read") from error
+            if isinstance(error, OSError):
+                raise storage_error("read", local.directory, error) from error
             raise CorruptMessage(f"{local.directory.name} is damaged: {error}") from error
 
 
@@ -176,6 +190,7 @@ def first_at_or_after(
     for segment in segments:
         if segment.size == 0 or segment.max_timestamp < timestamp:
             continue
+        segment = segment.view()
         relative = segment.time_index.offset_before(timestamp)
         position = segment.anchor_for(segment.base_offset + relative).position
         for batch in segment.batches_from(position, check_crc=True):
@@ -188,6 +203,18 @@ def first_at_or_after(
     return None
 
 
+def batch_at(segments: Segments, offset: int) -> BatchHeader | None:
+    """Of the first batch that ends after `offset`. Raises InvalidBatchError."""
+    candidates = list(segments)
+    after = bisect_right(candidates, offset, key=lambda segment: segment.base_offset)
+    for segment in candidates[max(after - 1, 0) :]:
+        view = segment.view()
+        for batch in view.batches_from(view.anchor_for(offset).position, check_crc=True) if view.size else ():
+            if batch.header.next_offset > offset:
+                return batch.header
+    return None
+
+
 def with_largest_timestamp(
     segments: Iterable[Segment], *, log_start_offset: int, upper_bound: int
 ) -> FoundTimestamp | None:
@@ -196,6 +223,7 @@ def with_largest_timestamp(
     for segment in segments:
         if segment.size == 0 or (best is not None and segment.max_timestamp <= best.timestamp):
             continue
+        segment = segment.view()
         if segment.max_timestamp_offset < upper_bound:
             position = segment.anchor_for(segment.max_timestamp_offset).position
         else:

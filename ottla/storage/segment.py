@@ -88,9 +88,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.first_timestamp = NO_TIMESTAMP
-        self.is_flushed = False
-        self.is_index_full = False
-        self._is_deleted = self._indexes_were_remade = False
+        self.is_flushed = self.is_index_full = False
+        self._is_deleted = self._indexes_were_remade = self._is_view = False
         self._entries_max = INT32_MAX
         self._files = files
         self._directory = directory
@@ -110,6 +109,7 @@ class Segment:
     def create(cls, files: FileSystem, directory: Path, base_offset: int, *, suffix: str = "") -> "Segment":
         """An empty segment, with its files. What a crash left under their names is overwritten."""
         segment = cls(files, directory, base_offset, suffix=suffix)
+        segment.make_file()
         segment.file.truncate(0)
         segment._offset_index, segment._time_index, segment._aborted = OffsetIndex(), TimeIndex(), []
         segment.write_indexes()
@@ -123,6 +123,12 @@ class Segment:
         copied._offset_index, copied._time_index = self.offset_index.copy(), self.time_index.copy()
         copied._aborted = list(self.aborted)
         return copied
+
+    def view(self) -> "Segment":
+        """For a thread that reads while the loop may cut, replace or delete: it shares no index, and makes no file."""
+        view = copy(self)
+        view._is_view = True
+        return view
 
     def path(self, suffix: str) -> Path:
         return Path(self._path(suffix))
@@ -139,10 +145,14 @@ class Segment:
     def file(self) -> File:
         if self._file is None:
             if self._is_deleted:
-                # Opening would make a new file where another log's may come to be.
+                # Another log's may have come to be in its place.
                 raise FileNotFoundError(ENOENT, "the segment was deleted")
-            self._file = self._files.open(self._path(LOG_SUFFIX))
+            self._file = self._files.open(self._path(LOG_SUFFIX), create=False)
         return self._file
+
+    def make_file(self) -> None:
+        """Open the log file, and make it if it is not there. Raises OSError."""
+        self._file = self._files.open(self._path(LOG_SUFFIX))
 
     def release(self) -> None:
         """Let go of the descriptor and of what can be read again. For segments that are not appended to."""
@@ -222,7 +232,6 @@ class Segment:
     @property
     def offset_index(self) -> OffsetIndex:
         index = self._offset_index
-        # A thread that looks something up may find them released again, so it takes what was loaded for it.
         return self._load_indexes()[0] if index is None else index
 
     @property
@@ -353,7 +362,10 @@ class Segment:
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         found = self._read_indexes()
-        if found is None:
+        if found is None and self._is_view:
+            # The files may be gone, and those of another segment or log in their place; a search begins at the start.
+            found = OffsetIndex(), TimeIndex()
+        elif found is None:
             found = self._rebuilt_indexes(LogConfig().index_interval_bytes)
         self._offset_index, self._time_index = found
         self._note_fullness(*found)

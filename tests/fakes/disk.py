@@ -350,12 +350,12 @@ class FakeDisk:
 
     # FileSystem
 
-    def open(self, path: AnyPath) -> FakeFile:
+    def open(self, path: AnyPath, *, create: bool = True) -> FakeFile:
         self.maybe_fail("open")
         directory, name = _place(str(path))
         if directory not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-        if name not in self._names[directory]:
+        if create and name not in self._names[directory]:
             self.do(("create", path, len(self._inodes)))
         return FakeFile(self, self._inode_at(path))
 

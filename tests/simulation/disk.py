@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.fakes.disk import FakeDisk, Loss, Operation
 from tests.simulation.loop import Crash
+from tests.simulation.offloaded import current_work
 from tests.simulation.trace import Trace, summary
 
 
@@ -23,7 +24,16 @@ class SimulatedDisk(FakeDisk):
     def put_out_fuse(self) -> None:
         self._fuse = None
 
+    def take_failure(self, operation: str) -> OSError | None:
+        work = current_work()
+        if work is not None:
+            work.maybe_suspend()
+        return super().take_failure(operation)
+
     def do(self, operation: Operation) -> None:
+        work = current_work()
+        if work is not None:
+            work.check()
         if self._fuse is not None:
             self._fuse -= 1
             if self._fuse <= 0:
@@ -32,6 +42,9 @@ class SimulatedDisk(FakeDisk):
                 # A process that is dying of it changes nothing any more.
                 raise Crash
         self._do(operation)
+        # Opening makes a file and opens it in one.
+        if work is not None and operation[0] != "create":
+            work.maybe_suspend()
 
     def _do(self, operation: Operation) -> None:
         super().do(operation)
@@ -58,6 +71,19 @@ class SimulatedDisk(FakeDisk):
         inode.content[position] ^= 1 << bit
         inode.synced = bytes(inode.content[: len(inode.synced)])
         self._trace.note("disk rots", path, position, bit)
+
+    def first_unsynced(self, path: Path, size: int) -> int | None:
+        """The first of the file's first `size` bytes that a loss of power might take; None if there is none."""
+        inode = self._inode_at(path)
+        content, synced = inode.content[:size], inode.synced[:size]
+        if content == synced:
+            return None
+        return next(
+            (n for n, (one, other) in enumerate(zip(content, synced, strict=False)) if one != other), len(synced)
+        )
+
+    def has_durable_name(self, path: Path) -> bool:
+        return path.name in self._durable_names.get(str(path.parent), {})
 
     def lose_power(self, rng: random.Random, *, orders_names: bool = True) -> None:
         """Unsynced contents and names are gone, or partly gone; what is left is on the disk for good."""

@@ -7,15 +7,20 @@ one moment come to the same number. What is not defined here, `AbstractEventLoop
 Every callback belongs to the *process* in whose context it was scheduled. `kill` ends a process as `kill -9` does:
 none of its callbacks and tasks runs ever again, and no `finally` of it says goodbye. `pause` and `resume` are SIGSTOP
 and SIGCONT: what becomes ready while it is stopped runs afterwards.
+
+What is given to an executor runs as one callback, or with `Suspensions` in parts, as beside a thread (`offloaded.py`).
 """
 
 import asyncio
 import contextvars
 import inspect
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from heapq import heappop, heappush
 from typing import Any
+
+from tests.simulation.offloaded import OffloadedWork, Suspensions, current_work
 
 PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("simulated process", default=None)
 
@@ -107,6 +112,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         executor_delay_us: Callable[[], int] = lambda: 0,
         start_us: int = 1_000_000,
         executor_return_us: Callable[[], int] | None = None,
+        suspensions: Suspensions | None = None,
     ) -> None:
         self.now_us = start_us
         # Called after every callback, with the process it belonged to.
@@ -118,6 +124,9 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self._executor_delay_us = executor_delay_us
         self._executor_return_us = executor_return_us
+        self._suspensions = suspensions if suspensions is not None and suspensions.are_drawn else None
+        # Offloaded work that has begun and not ended, and whose it is.
+        self._works: dict[OffloadedWork, Process | None] = {}
         self._ready: deque[Callback] = deque()
         self._scheduled: list[tuple[int, int, Callback]] = []
         self._timers_set = 0
@@ -158,6 +167,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         process.held_back = None
         for action in process.when_killed:
             action()
+        for work in [work for work, its_process in self._works.items() if its_process is process]:
+            work.abandon()
         # A dead task must not warn that its loop forgot it.
         for task in process.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -220,20 +231,29 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
+        if self._works:
+            _check_is_of_the_loop()
         handle = Callback(callback, args, contextvars.copy_context() if context is None else context, self.now_us)
         self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = Callback(callback, args, contextvars.copy_context() if context is None else context, self.now_us)
+        self._ready.append(handle)
+        return handle
 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        _check_is_of_the_loop()
         return self.call_at_us(self.now_us + round(delay * 1_000_000), callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        _check_is_of_the_loop()
         return self.call_at_us(round(when * 1_000_000), callback, *args, context=context)
 
     def call_at_us(
@@ -252,6 +272,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: contextvars.Context | None = None
     ) -> asyncio.Task[Any]:
+        _check_is_of_the_loop()
         if context is None:
             context = contextvars.copy_context()
         # Task names that asyncio makes up count all tasks of the interpreter.
@@ -262,23 +283,24 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """`func` runs by itself at some later moment, as a callback. What it returns arrives with it, or another moment
-        later where there is an `executor_return_us`: the loop goes on between the two, as beside a real thread."""
+        """`func` runs by itself at some later moment, as a callback or in parts. What it returns arrives with its end,
+        or another moment later where there is an `executor_return_us`: the loop goes on between the two, as beside a
+        real thread."""
         future = self.create_future()
 
         def run() -> None:
-            if future.cancelled():
-                return
             outcome: Any = None
             failure: Exception | None = None
             try:
                 outcome = func(*args)
             except Exception as error:
                 failure = error
-            if self._executor_return_us is None:
-                finish(outcome, failure)
-            else:
+            if self._executor_return_us is not None:
                 self.call_at_us(self.now_us + self._executor_return_us(), finish, outcome, failure)
+            elif current_work() is not None:
+                self.call_soon_threadsafe(finish, outcome, failure)
+            else:
+                finish(outcome, failure)
 
         def finish(outcome: Any, failure: Exception | None) -> None:
             if future.cancelled():
@@ -288,8 +310,30 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             else:
                 future.set_exception(failure)
 
-        self.call_at_us(self.now_us + self._executor_delay_us(), run)
+        def start() -> None:
+            if future.cancelled():
+                return
+            if self._suspensions is None:
+                run()
+            else:
+                self._start_work(run, self._suspensions)
+
+        self.call_at_us(self.now_us + self._executor_delay_us(), start)
         return future
+
+    def _start_work(self, run: Callable[[], None], suspensions: Suspensions) -> None:
+        def run_and_forget() -> None:
+            try:
+                run()
+            finally:
+                self._works.pop(work, None)
+
+        work = OffloadedWork(run_and_forget, suspensions.draw_us, self._call_later_us)
+        self._works[work] = PROCESS.get()
+        work.go_on()
+
+    def _call_later_us(self, delay_us: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.call_at_us(self.now_us + delay_us, callback)
 
     # What asyncio asks of a loop.
 
@@ -301,6 +345,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self._closed = True
+        for work in list(self._works):
+            work.abandon()
         for task in asyncio.all_tasks(self):
             _close_if_not_begun(task)
         self._ready.clear()
@@ -338,9 +384,21 @@ class _Running:
         asyncio._set_running_loop(None)
 
 
+def _check_is_of_the_loop() -> None:
+    """Of its methods, a thread may call one: `call_soon_threadsafe`."""
+    assert current_work() is None, "offloaded work calls a method of the loop that is not for threads"
+
+
 def _close_if_not_begun(task: "asyncio.Task[Any]") -> None:
     """What has not begun never will; its coroutine is closed, or Python would warn that it was never awaited."""
     # The coroutine of a task whose steps are events is one inside another.
     coroutine = getattr(task.get_coro(), "coroutine", task.get_coro())
     if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         coroutine.close()
+
+
+def described(failure: dict[str, Any]) -> str:
+    """One of `SimulationLoop.failures`."""
+    error = failure.get("exception")
+    shown = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
+    return f"{failure.get('message')}: {shown}"

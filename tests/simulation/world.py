@@ -25,6 +25,7 @@ from tests.simulation.judge import Judge, static_id_of
 from tests.simulation.loop import Crash, NothingLeftToDo, Process, SimulationLoop, VirtualClock
 from tests.simulation.member import PROMPT_MS, Habits, Member
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.offloaded import Suspensions
 from tests.simulation.plan import RETENTION_MINUTES, Plan
 from tests.simulation.replay import LoadCheck, differences, live_states, replayed
 from tests.simulation.scraping import Scraper
@@ -55,7 +56,8 @@ class Outcome:
 class World:
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.seed = seed
-        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us)
+        self.suspensions = Suspensions.draw(self._rng("suspended work"))
+        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, suspensions=self.suspensions)
         self.clock = VirtualClock(self.loop)
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = Judge(self.trace)
@@ -97,7 +99,8 @@ class World:
         try:
             of_groups, of_fetches = self._rng("slices").random() < 0.3, self._rng("long fetches").random() < 0.15
             of_producers = self._rng("packed producers").random() < 0.2
-            with slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers):
+            slices = slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers)
+            with slices, self.suspensions.locks():
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
@@ -112,7 +115,7 @@ class World:
             self.seed,
             self.trace.digest(),
             self.judge.violations,
-            dict(self.judge.counts),
+            {**self.judge.counts, **self.suspensions.counts},
             self.loop.steps,
             self.loop.now_us // 1000,
             self.trace.lines() if self._keep_trace else [],

@@ -10,6 +10,7 @@ from ottla.storage.durability import FAILED_SYNC, Flushable, Flusher, run_all
 from ottla.storage.files import AnyPath
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
+from ottla.storage.segment import file_name
 from tests.fakes.disk import FakeDisk, FakeFile, Loss
 from tests.storage.support import (
     NOW,
@@ -278,14 +279,42 @@ def test_flush_that_may_not_look_for_a_file_can_be_repeated() -> None:
     assert log.flush() == 1
 
 
+class RemovedInBetween(FakeDisk):
+    """What a thread asks for is there, and the loop removes it before the thread opens it."""
+
+    removes = False
+
+    def exists(self, path: AnyPath) -> bool:
+        found = super().exists(path)
+        if self.removes and found:
+            self.remove(path)
+        return found
+
+
+def test_flush_does_not_make_a_file_that_was_removed() -> None:
+    disk = RemovedInBetween()
+    log = new_log(disk, EACH)
+    append(log, batch("a"))
+    log.roll()
+    work = log.begin_flush()
+    before = disk.list_directory(log.directory)
+    disk.removes = True
+    work.run()
+    disk.removes = False
+
+    left = disk.list_directory(log.directory)
+    assert set(before) - set(left) > {file_name(0, ".index"), file_name(0, ".timeindex")}
+    assert set(left) - set(before) == {"leader-epoch-checkpoint"}
+
+
 class Shortage(FakeDisk):
     """No further file can be opened, while there `is_one`."""
 
     is_one = False
 
-    def open(self, path: AnyPath) -> FakeFile:
+    def open(self, path: AnyPath, *, create: bool = True) -> FakeFile:
         self._check()
-        return super().open(path)
+        return super().open(path, create=create)
 
     def read_bytes(self, path: AnyPath) -> bytes:
         self._check()

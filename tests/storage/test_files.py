@@ -64,6 +64,15 @@ def test_a_duplicate_outlives_the_file_it_was_made_from(files: FileSystem, tmp_p
     assert other.pread(3, 0) == b"abc"
 
 
+def test_file_that_is_not_to_be_made_has_to_be_there(files: FileSystem, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "f", create=False)
+    assert files.list_directory(tmp_path) == []
+
+    files.open(tmp_path / "f").writev([b"abc"])
+    assert files.open(tmp_path / "f", create=False).pread(3, 0) == b"abc"
+
+
 def test_names_are_listed_renamed_and_removed(files: FileSystem, tmp_path: Path) -> None:
     files.make_directory(tmp_path / "d")
     files.open(tmp_path / "d" / "b").close()

@@ -211,8 +211,8 @@ class DiskFileSystem(OsFileSystem):
     def __init__(self, disk: DiskState) -> None:
         self._disk = disk
 
-    def open(self, path: AnyPath) -> OsFile:
-        return self._disk.opened(open_descriptor(path), path)
+    def open(self, path: AnyPath, *, create: bool = True) -> OsFile:
+        return self._disk.opened(open_descriptor(path, create=create), path)
 
     def read_bytes(self, path: AnyPath) -> bytes:
         if not self._disk.is_sound:

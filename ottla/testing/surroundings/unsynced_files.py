@@ -49,11 +49,11 @@ class JournaledFileSystem(DiskFileSystem):
         super().__init__(disk)
         self._journal = _journal_of(disk)
 
-    def open(self, path: AnyPath) -> OsFile:
+    def open(self, path: AnyPath, *, create: bool = True) -> OsFile:
         path = Path(path)
         with self._journal.changing():
             is_new = not path.exists()
-            descriptor = open_descriptor(path)
+            descriptor = open_descriptor(path, create=create)
             self._journal.opened(path, descriptor, is_new=is_new)
         return self._disk.opened(descriptor, path)
 

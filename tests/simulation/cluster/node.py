@@ -12,9 +12,11 @@ from ottla.broker.config.server import ServerConfig
 from ottla.broker.server.connection import Connection
 from ottla.cluster.image import BrokerState
 from tests.simulation.broker_process import DATA_DIR, BrokerProcess, JudgedLog
+from tests.simulation.cluster.durable import STEPS_BETWEEN, judge_durable
 from tests.simulation.cluster.inspector import BrokerInspector
 from tests.simulation.cluster.risked import RISKED
 from tests.simulation.cluster.rot import Place, draw_bit, places_of
+from tests.simulation.cluster.stray_files import judge_log_files
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import Crash, Process, VirtualClock
 from tests.simulation.network import Listener, Transport
@@ -154,6 +156,8 @@ class Node:
                     self.inspector.look()
             else:
                 self.inspector.look()
+            if self._world.loop.steps % STEPS_BETWEEN == 0 and self.is_serving:
+                judge_durable(self._world.judge, self)
 
     def _is_expected(self, error: Mapping[str, Any]) -> bool:
         """The broker handles errors of the disk, and says which records an unclean election has lost."""
@@ -172,6 +176,7 @@ class Node:
                 if self.disk.open_files:
                     gc.collect(generation)
             self.left_open = len(self.disk.open_files)
+            judge_log_files(self._world.judge, self)
             self._gone()
             self._end()
 

@@ -49,9 +49,10 @@ from tests.simulation.cluster.transacting import TOPIC as PAYMENTS
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.draws import randint
 from tests.simulation.judge import static_id_of
-from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop
+from tests.simulation.loop import PROCESS, NothingLeftToDo, Process, SimulationLoop, described
 from tests.simulation.member import PROMPT_MS, Member
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.offloaded import Suspensions
 from tests.simulation.slices import slices_of_one
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_book import TransactionBook
@@ -68,7 +69,12 @@ class ClusterWorld:
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.seed = seed
-        self.loop = SimulationLoop(executor_delay_us=self._thread_delay_us, executor_return_us=self._thread_return_us)
+        self.suspensions = Suspensions.draw(self.make_rng("suspended work"))
+        self.loop = SimulationLoop(
+            executor_delay_us=self._thread_delay_us,
+            executor_return_us=self._thread_return_us,
+            suspensions=self.suspensions,
+        )
         self.trace = Trace(lambda: self.loop.now_us, keep=keep_trace)
         self.judge = ClusterJudge(self.trace)
         self.judge.serves = self.serves
@@ -143,7 +149,8 @@ class ClusterWorld:
             of_fetches = self.make_rng("long fetches").random() < 0.15
             of_producers = self.make_rng("packed producers").random() < 0.2
             slices = slices_of_one(of_groups=of_groups, of_fetches=of_fetches, of_producers=of_producers)
-            with slices, small_epochs(self.plan.has_small_epochs), little_memory(self.plan.holds_little):
+            memory, locks = little_memory(self.plan.holds_little), self.suspensions.locks()
+            with slices, small_epochs(self.plan.has_small_epochs), memory, locks:
                 self.loop.run_until_complete(self._story())
         except Violated:
             pass
@@ -153,12 +160,12 @@ class ClusterWorld:
             # One seed's trouble is not to keep the others from being run.
             self.judge.violated("exceptions", traceback.format_exc())
         for failure in self.loop.failures:
-            self.judge.violated("exceptions", _described(failure))
+            self.judge.violated("exceptions", described(failure))
         outcome = Outcome(
             self.seed,
             self.trace.digest(),
             self.judge.violations,
-            dict(self.judge.counts),
+            {**self.judge.counts, **self.suspensions.counts},
             self.loop.steps,
             self.loop.now_us // 1000,
             self.trace.lines() if self._keep_trace else [],
@@ -440,9 +447,3 @@ def process_behind(wire: Wire) -> Process:
     process = wire.transport.peer.context.get(PROCESS)
     assert process is not None, "brokers are processes"
     return process
-
-
-def _described(failure: dict[str, Any]) -> str:
-    error = failure.get("exception")
-    shown = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
-    return f"{failure.get('message')}: {shown}"

@@ -19,7 +19,6 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import LoopRuntime
 from ottla.coordinator.durable_state import LoggedOffset
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.records.batch import parse_batch_header
 from ottla.replication.partition import Partition
 
 # Reads of the disk under way, for records that are older than the rings.
@@ -155,15 +154,14 @@ class LagSource:
     def _read(self, history: _PlaceHistory, offset: int, replica: Partition) -> None:
         """The timestamp of the batch at the offset, in a thread."""
         log, upper_bound = replica.log, replica.high_watermark
-        found: list[int] = []
+        found: list[int | None] = []
         history.read_offset, history.written_ms, history.is_reading = offset, None, True
         self._reads += 1
 
         def work() -> None:
             # What is deleted before it is read, or damaged, has no age at this offset.
             with suppress(KafkaError):
-                records = log.read(offset, 1, upper_bound=upper_bound, min_one_batch=True, wait=True).records
-                found.extend([parse_batch_header(records).base_timestamp] if records else [])
+                found.append(log.timestamp_at(offset, upper_bound))
 
         def done() -> None:
             self._reads -= 1
