@@ -54,8 +54,9 @@ class OffsetIndex:
 
     def entry_before(self, relative_offset: int) -> tuple[int, int] | None:
         """Where to begin scanning for a record: the last indexed batch that ends at or before it, if any."""
-        n = bisect_right(self._entries, relative_offset << 32 | _POSITION_MASK)
-        return self.entry(n - 1) if n else None
+        entries = self._entries
+        n = bisect_right(entries, relative_offset << 32 | _POSITION_MASK)
+        return (entries[n - 1] >> 32, entries[n - 1] & _POSITION_MASK) if n else None
 
     def count_below(self, position: int) -> int:
         """How many entries name batches that begin below `position`."""
@@ -63,7 +64,8 @@ class OffsetIndex:
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` entries."""
-        del self._entries[length:]
+        # A thread may be searching those that there were.
+        self._entries = self._entries[:length]
 
     def to_bytes(self) -> bytes:
         return big_endian(self._entries)
@@ -137,16 +139,18 @@ class TimeIndex:
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
         """Add the entry unless the timestamp says nothing new."""
         if timestamp > (self._timestamps[-1] if self._timestamps else -1):
-            self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
+            self._timestamps.append(timestamp)
 
     def offset_before(self, timestamp: int) -> int:
         """The relative offset from which to scan for a record at or after `timestamp`.
 
         All records up to the one of the last entry below `timestamp` are older.
         """
+        # In this order: the loop may come in between, and there are never more timestamps than offsets.
+        offsets = self._offsets
         n = bisect_left(self._timestamps, timestamp)
-        return self._offsets[n - 1] if n else 0
+        return offsets[n - 1] if n else 0
 
     def count_below(self, relative_offset: int) -> int:
         """How many entries name records below that offset."""
@@ -154,8 +158,9 @@ class TimeIndex:
 
     def truncate(self, length: int) -> None:
         """Keep only the first `length` entries."""
-        del self._timestamps[length:]
-        del self._offsets[length:]
+        # A thread may be searching those that there were.
+        self._timestamps = self._timestamps[:length]
+        self._offsets = self._offsets[:length]
 
     def to_bytes(self) -> bytes:
         # Word by word, for a large segment has hundreds of thousands of entries, and the loop waits.

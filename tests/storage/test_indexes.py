@@ -1,5 +1,7 @@
 """Offset index and time index: what they lead to, and which files are none."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ottla.storage.indexes import OffsetIndex, TimeIndex
@@ -35,6 +37,44 @@ def test_the_offset_index_leads_to_the_last_entry_at_or_before() -> None:
 )
 def test_damaged_offset_indexes_are_noticed(content: bytes) -> None:
     assert OffsetIndex.from_bytes(content, 100) is None
+
+
+class Interrupted(int):
+    """What a search compares entries with, while the loop does something."""
+
+    does: Callable[[], None]
+
+    def __lshift__(self, bits: int) -> "Interrupted":
+        return interrupted(int(self) << bits, self.does)
+
+    def __or__(self, other: int) -> "Interrupted":
+        return interrupted(int(self) | other, self.does)
+
+    def __lt__(self, other: int) -> bool:
+        self.does()
+        return int(self) < other
+
+    def __gt__(self, other: int) -> bool:
+        self.does()
+        return int(self) > other
+
+
+def interrupted(value: int, does: Callable[[], None]) -> Interrupted:
+    number = Interrupted(value)
+    number.does = does
+    return number
+
+
+def test_search_that_a_truncation_comes_between_finds_what_was_there() -> None:
+    """A thread searches, and the loop truncates."""
+    offsets, times = OffsetIndex(), TimeIndex()
+    for n in range(1, 5):
+        offsets.append(10 * n, 100 * n)
+        times.maybe_append(1_000 * n, 10 * n)
+
+    assert offsets.entry_before(interrupted(99, lambda: offsets.truncate(1))) == (40, 400)
+    assert times.offset_before(interrupted(9_999, lambda: times.truncate(1))) == 40
+    assert (len(offsets), len(times)) == (1, 1)
 
 
 def test_the_time_index_takes_only_rising_timestamps() -> None:

@@ -1,5 +1,6 @@
 """What logs call durable is on the disk: a loss of power at this moment would leave the bytes of all records below
-`flushed_offset`, and the names of all segments where those are durable; but for a log that has failed."""
+`flushed_offset`, and the names of all segments where those are durable; but for a log that has failed. Where a disk rots,
+nothing says any more where the batches of a segment end."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ def judge_durable(judge: Judge, node: "Node") -> None:
     with node.disk.nothing_fails():
         for replica in node.broker.replicas:
             log = replica.log
-            if log.failure is None and log.log_start_offset < log.flushed_offset:
+            has_flushed = log.log_start_offset < log.flushed_offset
+            if log.failure is None and has_flushed and not node.has_rotten_disk:
                 _judge_records(judge, node, log)
             if log.failure is None and log._local.has_durable_names:
                 _judge_names(judge, node, log)

@@ -14,7 +14,8 @@ from ottla.broker.metadata.broker_registration import BrokerRegistration
 from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import FollowerState, ReplicaFollower
-from ottla.storage import leader_epoch_cache, log_directory, producer_state, recovery
+from ottla.storage import log_directory, producer_state, recovery
+from ottla.storage.leader_epoch_cache import LeaderEpochCheckpointFile
 from tests.fakes.disk import FakeDisk
 from tests.simulation.loop import VirtualClock
 
@@ -85,7 +86,15 @@ def looks_for_repetitions_last(patch: Patch) -> None:
 
 def writes_checkpoints_in_place(patch: Patch) -> None:
     """T-21"""
-    for module in (leader_epoch_cache, log_directory, recovery):
+
+    def write(checkpoint: Any, number: int, file: Any, aside: str, content: bytes) -> None:
+        file.close()
+        checkpoint._files.remove(aside)
+        write_in_place(checkpoint._files, checkpoint._path, content)
+        checkpoint._in_place = checkpoint._written = number
+
+    patch.setattr(LeaderEpochCheckpointFile, "_write", write)
+    for module in (log_directory, recovery):
         patch.setattr(module, "write_atomically", write_in_place)
 
 

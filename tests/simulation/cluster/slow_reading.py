@@ -121,7 +121,8 @@ class SlowReader:
 
     def _is_undisturbed(self, wire: ClusterWire) -> bool:
         """Whether the broker goes on, and what it sends arrives."""
-        return self._world.serves(wire) and not self._world.network.links.cuts
+        goes_on = self._world.serves(wire) and not self._world.process_behind(wire).is_paused
+        return goes_on and not self._world.network.links.cuts
 
     def _check_is_closed_when_idle(self, connection: Any, idle_ms: int) -> None:
         """What it has not read is waited for (`CLOSE_TIMEOUT_MS`); a stall holds up what says that it was closed."""

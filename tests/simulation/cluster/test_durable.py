@@ -25,7 +25,9 @@ def node():
     log.roll()
     append(log, batch("c"))
     log.flush()
-    return SimpleNamespace(host="broker-1", disk=disk, broker=SimpleNamespace(replicas=[SimpleNamespace(log=log)]))
+    return SimpleNamespace(
+        host="broker-1", disk=disk, has_rotten_disk=False, broker=SimpleNamespace(replicas=[SimpleNamespace(log=log)])
+    )
 
 
 def log_of(node):

@@ -17,7 +17,7 @@ FOUND_BY = {
     "T-11": 1,
     "T-14": 0,
     "T-16": 21,
-    "T-17": 103,
+    "T-17": 30,
     "T-18": 0,
     "T-20": 1,
     "T-21": 3,
@@ -40,9 +40,9 @@ LOGS_FOUND_BY = {
 UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
     "compacts beyond the high watermark": 16,
-    "compacts no more once refused": 20,
+    "compacts no more once refused": 91,
     "removes a tombstone before its record": 7,
-    "writes no tombstones for deleted groups": 10,
+    "writes no tombstones for deleted groups": 7,
     "deletes no offset": 7,
     "lets no offset expire": 44,
     "loses a change of the store": 6,
@@ -67,7 +67,7 @@ TRANSACTIONS_FOUND_BY = {
     "calls pending offsets stable": 1,
 }
 ACLS_FOUND_BY = {
-    "authorizes sessions once": 4,
+    "authorizes sessions once": 9,
     "shares answers of metadata": 8,
     "deletes no ACL": 8,
     "keeps deleted ACLs in the index": 10,
@@ -82,7 +82,7 @@ ACLS_FOUND_BY = {
 }
 SETTINGS_FOUND_BY = {
     "asks for the minimum of its election": 0,
-    "commits below the minimum": 30,
+    "commits below the minimum": 88,
     "keeps its cleanup policy": 0,
     "ignores the default size of batches": 0,
     "validates as when opened": 0,
@@ -91,7 +91,7 @@ SETTINGS_FOUND_BY = {
     "keeps the configs of a log found on disk": 382,
 }
 CLIENTS_FOUND_BY = {
-    "handles requests of who reads nothing": 4,
+    "handles requests of who reads nothing": 6,
     "keeps connections of idle clients half closed": 99,
     "keeps fetch sessions attached": 0,
     "believes in leader epochs of the future": 2,
