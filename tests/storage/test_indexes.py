@@ -65,7 +65,7 @@ def interrupted(value: int, does: Callable[[], None]) -> Interrupted:
     return number
 
 
-def test_search_that_a_truncation_comes_between_finds_what_was_there() -> None:
+def test_search_beside_a_truncation_finds_what_was_there() -> None:
     """A thread searches, and the loop truncates."""
     offsets, times = OffsetIndex(), TimeIndex()
     for n in range(1, 5):

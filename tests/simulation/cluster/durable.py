@@ -1,6 +1,6 @@
 """What logs call durable is on the disk: a loss of power at this moment would leave the bytes of all records below
-`flushed_offset`, and the names of all segments where those are durable; but for a log that has failed. Where a disk rots,
-nothing says any more where the batches of a segment end."""
+`flushed_offset`, and the names of all segments where those are durable; but for a log that has failed. Where a disk
+rots, nothing says any more where the batches of a segment end."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -206,10 +206,10 @@ class ClusterWorld:
     def judge_error(self, error: ErrorCode, what: str) -> None:
         if error is ErrorCode.CORRUPT_MESSAGE and self.has_rotten_disk:
             self.judge.counts["damage found"] += 1
-        elif error not in PASSING and not self._may_refuse(error):
+        elif error not in PASSING and not self.may_refuse(error):
             self.judge.violated("answers", f"{what} was answered {error.name}")
 
-    def _may_refuse(self, error: ErrorCode) -> bool:
+    def may_refuse(self, error: ErrorCode) -> bool:
         """What clients ask for, to whom nothing of it is said in this world."""
         is_of_settings = self.settings is not None and self.settings.may_refuse(error)
         return is_of_settings or (self.plan.uses_topic_ids and error is ErrorCode.UNKNOWN_TOPIC_ID)
