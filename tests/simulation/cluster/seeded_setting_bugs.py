@@ -98,21 +98,6 @@ def configures_one_replica_of_a_topic(patch: Patch) -> None:
     patch.setattr(ReplicaManager, "configure", configure_one)
 
 
-def keeps_configs_of_a_log_found_on_disk(patch: Patch) -> None:
-    """It was there when the broker started, without a partition that was the broker's."""
-    opened = ReplicaManager._open
-
-    def open_as_found(self: ReplicaManager, topic: Any, index: int) -> Partition:
-        log = self._directory.logs.get((topic.name, index))
-        found = None if log is None else log.config
-        partition = opened(self, topic, index)
-        if found is not None:
-            partition.log._local.configure(found)  # type: ignore[attr-defined]
-        return partition
-
-    patch.setattr(ReplicaManager, "_open", open_as_found)
-
-
 SEEDED_SETTING_BUGS: dict[str, Callable[[Patch], None]] = {
     "asks for the minimum of its election": asks_for_the_minimum_of_its_election,
     "commits below the minimum": commits_below_the_minimum,
@@ -121,5 +106,4 @@ SEEDED_SETTING_BUGS: dict[str, Callable[[Patch], None]] = {
     "validates as when opened": validates_as_when_opened,
     "deletes no setting": deletes_no_setting,
     "configures one replica of a topic": configures_one_replica_of_a_topic,
-    "keeps the configs of a log found on disk": keeps_configs_of_a_log_found_on_disk,
 }

@@ -88,7 +88,6 @@ SETTINGS_FOUND_BY = {
     "validates as when opened": 0,
     "deletes no setting": 0,
     "configures one replica of a topic": 0,
-    "keeps the configs of a log found on disk": 382,
 }
 CLIENTS_FOUND_BY = {
     "handles requests of who reads nothing": 6,
