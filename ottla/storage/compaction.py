@@ -21,7 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ottla.protocol.errors import CorruptMessage, KafkaError
+from ottla.protocol.errors import CorruptMessage, KafkaError, KafkaStorageError
 from ottla.protocol.records.batch import BatchHeader, parse_batch_header
 from ottla.protocol.records.record import Record, iterate_records, rebuild_batch
 from ottla.storage.batch_scan import InvalidBatchError, ScannedBatch, scan
@@ -72,6 +72,8 @@ class CompactionPlan(NamedTuple):
     write_epochs: EpochWrite | None
     now_wall_ms: int
     truncations: int
+    has_failed: Callable[[], bool]
+    """Whether the log has failed by now, or was deleted: another one may be in its place then."""
 
 
 class CompactionResult(NamedTuple):
@@ -191,6 +193,7 @@ def _plan_of(log: Log, cleanable: Sequence[Segment], now_wall_ms: int) -> Compac
         write_epochs=write_epochs,
         now_wall_ms=now_wall_ms,
         truncations=log.truncations,
+        has_failed=lambda: log.failure is not None,
     )
 
 
@@ -235,6 +238,7 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
         markers = MarkerRetention(plan.aborted, plan.producers)
         ranges: list[CompactedRange] = []
         for group in _grouped(plan, clean_until):
+            _check_is_wanted(plan)
             segment = Segment.create(plan.files, plan.directory, group[0].segment.base_offset, suffix=CLEANED_SUFFIX)
             _Cleaner(plan, last_offsets, clean_until, segment, markers, pause).clean(group)
             groups.append(SwapGroup(tuple(source.segment for source in group), segment))
@@ -245,6 +249,7 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
             # The batches that go may be all that recovery could take an epoch from.
             plan.write_epochs()
         sizes = [(source.segment.base_offset, source.size) for source in plan.sources]
+        _check_is_wanted(plan)
         write_ranges(plan.files, plan.directory, ranges, sizes)
     except (OSError, InvalidBatchError, KafkaError) as error:
         _remove_results(plan)
@@ -252,6 +257,12 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
     finally:
         _close(plan.sources)
     return CompactionResult(plan, tuple(groups), clean_until)
+
+
+def _check_is_wanted(plan: CompactionPlan) -> None:
+    """Before files are written by their names. Raises KafkaStorageError."""
+    if plan.has_failed():
+        raise KafkaStorageError(f"{plan.directory}: the log has failed, or was deleted, while it was compacted")
 
 
 def _last_offsets(plan: CompactionPlan, pause: Pause) -> tuple[KeyOffsets, int]:

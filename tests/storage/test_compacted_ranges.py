@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.compacted_ranges import CompactedRange, build_ranges, parse_ranges, read_ranges
 from ottla.storage.compaction import compact, plan_compaction
@@ -253,3 +254,30 @@ def test_log_without_gaps_has_no_list() -> None:
     append(log, keyed(("a", "v")))
 
     assert read_ranges(disk, log.directory) is None
+
+
+@pytest.mark.parametrize("pauses_before", [0, 30])
+def test_pass_over_a_deleted_log_leaves_nothing_in_the_next(pauses_before: int) -> None:
+    """Another log is made in its place while a thread compacts it: before its first new segment, or after."""
+    disk = FakeDisk()
+    directory = open_directory(disk, COMPACTED)
+    log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
+    for n in range(24):
+        append(log, keyed((f"k{n}" if n % 4 == 0 else "again", "v")))
+    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
+    assert plan is not None
+    pauses, before = 0, list[str]()
+
+    def delete_and_make_again() -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == pauses_before + 1:
+            directory.delete_log("t", 0, now_wall_ms=NOW)
+            directory.create_log("t", 0, bytes(range(1, 17)), COMPACTED, now_wall_ms=NOW)
+            before.extend(disk.list_directory(ROOT / "t-0"))
+
+    with pytest.raises(KafkaStorageError):
+        compact(plan, delete_and_make_again)
+
+    assert before
+    assert sorted(disk.list_directory(ROOT / "t-0")) == sorted(before)
