@@ -99,10 +99,10 @@ def test_follower_whose_roll_failed_recovers_and_is_elected() -> None:
         await produce(cluster, two, index, 20)
         make_segment, is_full = three.disk.open, True
 
-        def open_unless_full(path: str | Path) -> FakeFile:
+        def open_unless_full(path: str | Path, *, create: bool = True) -> FakeFile:
             if is_full and fnmatch(str(path), f"*/t-{index}/*.log") and not three.disk.exists(path):
                 raise OSError(errno.ENOSPC, "full", str(path))
-            return make_segment(path)
+            return make_segment(path, create=create)
 
         three.disk.open = open_unless_full  # type: ignore[method-assign]
         cluster.links.heal(*cuts)

@@ -21,7 +21,7 @@ FOUND = {
     "asks no coordinator": "I-38",
     "answers a pair before the abort": "answers",
 }
-FIRST_SEEDS = {"answers a pair before the abort": 213}
+FIRST_SEEDS = {"answers a pair before the abort": 644}
 
 
 def test_transactions_are_coordinated_and_judged() -> None:

@@ -68,8 +68,8 @@ def test_open_transaction_is_found_but_one_that_begins_later(
 
 @pytest.fixture
 def away() -> Log:
-    """Of a replica that has a transaction of producer 7, and was away until the marker had expired (§45.5): it has
-    copied what compaction leaves of the marker. Producer 8 has written too, and is done."""
+    """Of a replica that has a transaction of producer 7, and was away until the marker had expired (§45.5), and the
+    leader knew that producer no more: nothing is left of the marker. Producer 8 has written too, and is done."""
     leader, away = new_log(FakeDisk(), CONFIG), new_log(FakeDisk(), CONFIG)
     for log in (leader, away):
         write(log, "x", producer=7, key="k")
@@ -77,6 +77,7 @@ def away() -> Log:
     for passed_ms in (0, 0, 2_000):
         write(leader, "y", producer=8, key="k")
         end(leader, producer=8, commit=COMMIT)
+        expire(leader)
         clean(leader, now=NOW + passed_ms)
     copied = leader.read(1, 1 << 20, upper_bound=leader.log_end_offset, wait=True).records
     away.append_as_follower(copied, now_wall_ms=NOW)
