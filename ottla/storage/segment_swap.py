@@ -134,6 +134,8 @@ class SegmentSwaps:
     def begin_truncation(self) -> None:
         """Call before any segment is truncated or deleted. Raises OSError, and then none may be."""
         if self._swap is not None:
+            # Those that are in place get their final names.
+            self._local.names_changed()
             self._swap.abandon()
             self._swap = None
         self._local.truncations += 1

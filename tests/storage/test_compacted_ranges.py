@@ -1,5 +1,6 @@
 """A log with gaps that loses power: which missing offsets compaction explains, and which are lost records."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.compacted_ranges import CompactedRange, build_ranges, parse_ranges, read_ranges
-from ottla.storage.compaction import compact, plan_compaction
+from ottla.storage.compaction import begin_swap, compact, plan_compaction
 from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_directory import LogDirectory
+from ottla.storage.segment_swap import SwapStep
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,
@@ -281,3 +283,29 @@ def test_pass_over_a_deleted_log_leaves_nothing_in_the_next(pauses_before: int) 
 
     assert before
     assert sorted(disk.list_directory(ROOT / "t-0")) == sorted(before)
+
+
+def test_names_that_an_abandoned_swap_gives_are_synced() -> None:
+    """No name is left that recovery would act upon."""
+    disk = FakeDisk()
+    directory = open_directory(disk, COMPACTED)
+    log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
+    for n in range(24):
+        append(log, keyed((f"k{n}" if n % 4 == 0 else "again", "v")))
+    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
+    assert plan is not None
+    swap = begin_swap(log, compact(plan))
+    assert swap is not None
+    swap.prepare()
+    while log.swaps.apply(swap, NOW) is not SwapStep.SYNC:
+        pass
+    log.flush()
+    disk.fail("sync_directory", OSError(errno.EMFILE, "too many"))
+    swap.sync()
+    with pytest.raises(KafkaStorageError):
+        log.swaps.apply(swap, NOW)
+
+    log.flush()
+
+    after = FakeDisk.after(disk.journal, Loss.UNSYNCED)
+    assert [name for name in after.list_directory(log.directory) if name.endswith(".swap")] == []

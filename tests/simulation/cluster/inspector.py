@@ -207,6 +207,13 @@ class BrokerInspector:
     def tracked(self, key: PartitionId) -> TrackedLog | None:
         return self._logs.get(key)
 
+    def _look_at_commits(self, partition: Any) -> None:
+        obedience = self._cluster.obedience
+        if obedience is not None and self._broker.metadata.image is self._image:
+            obedience.check_commits(f"broker {self._node_id}", self._broker, partition)
+        elif obedience is not None:
+            obedience.note_leader(partition)
+
     def _look_at(self, partition: Any) -> None:
         log, key = partition.log, (partition.topic_id, partition.index)
         name = f"{partition.topic}-{partition.index}"
@@ -238,8 +245,7 @@ class BrokerInspector:
             self._begin_term(partition.index)
         if partition.is_leader:
             self._cluster.leads(key, name, self._node_id, partition.leader_epoch)
-            if self._cluster.obedience is not None and self._broker.metadata.image is self._image:
-                self._cluster.obedience.check_commits(f"broker {self._node_id}", self._broker, partition)
+            self._look_at_commits(partition)
             if self.is_registered and self._terms_checked.get(key) != partition.leader_epoch:
                 self._terms_checked[key] = partition.leader_epoch
                 self._judge.counts["new leaders checked"] += 1

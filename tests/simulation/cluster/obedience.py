@@ -36,11 +36,17 @@ class Obedience:
             for wrong in self._wrong(broker, broker.metadata.image, defaults):
                 self._judge.violated("I-39", f"{owner}: {wrong}")
 
+    def note_leader(self, partition: Any) -> _Leader | None:
+        """As it is after this step; what it was when it was last looked at."""
+        before = self._leaders.get(partition)
+        self._leaders[partition] = _Leader(partition.leader_epoch, partition.high_watermark, len(partition.isr))
+        return before
+
     def check_commits(self, owner: str, broker: Any, partition: Any) -> None:
         """Of a leader that has had this image for longer than this step: its high watermark rises only while so many
         are in sync as that asks for."""
-        before, needed = self._leaders.get(partition), self._min_isr(broker, partition)
-        now = self._leaders[partition] = _Leader(partition.leader_epoch, partition.high_watermark, len(partition.isr))
+        before, needed = self.note_leader(partition), self._min_isr(broker, partition)
+        now = self._leaders[partition]
         if needed is None or before is None or before.leader_epoch != now.leader_epoch:
             return
         if max(before.in_sync, now.in_sync) >= needed:
