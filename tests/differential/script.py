@@ -4,6 +4,7 @@ Each request makes a line: what was asked, and what the answer says of it. A scr
 that it does not look at, so that every broker of one behaviour gives the same lines.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.waiting import wait_for
 
 WITHIN_S = 20
 LOOK_EVERY_S = 0.005
+NS_PER_MS = 1_000_000
 WHOLE_LOG = 1 << 24
 
 
@@ -54,6 +56,10 @@ class Script:
 
     def until(self, condition: Callable[[], bool]) -> None:
         wait_for(condition, WITHIN_S, lambda: f"{self.lines[-1:]}: what should follow does not", every_s=LOOK_EVERY_S)
+
+    def until_next_millisecond(self) -> None:
+        now_ms = time.time_ns() // NS_PER_MS
+        self.until(lambda: time.time_ns() // NS_PER_MS > now_ms)
 
     def _outcome(self, request: Any, version: int) -> Outcome:
         self._connection.send(WireClient(CLIENT_ID).send(request, version))

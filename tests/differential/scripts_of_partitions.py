@@ -221,6 +221,8 @@ def markers_by_hand(script: Script) -> None:
     producer.add({"t": [0]})
     producer.produce("t", "a")
     mark(script, marker(script, producer, commit=False, epoch=-1))
+    # Its timestamp is to be later than that of the first one.
+    script.until_next_millisecond()
     mark(script, marker(script, producer, commit=False, coordinator_epoch=5))
     read(script, "t")
     mark(script, marker(script, producer, commit=False, coordinator_epoch=4))
