@@ -72,6 +72,9 @@ def with_epochs(before: PartitionInfo, after: PartitionInfo) -> PartitionInfo:
     if after.leader != before.leader:
         remembered = before.leader if after.leader == NO_LEADER else NO_LEADER
         after = replace(after, leader_epoch=before.leader_epoch + 1, last_leader=remembered)
+    elif not set(before.replicas) <= set(after.replicas):
+        # A fetch of the one that leaves may be under way; it must not count for the log with which it comes back.
+        after = replace(after, leader_epoch=before.leader_epoch + 1)
     return replace(after, partition_epoch=before.partition_epoch + 1)
 
 

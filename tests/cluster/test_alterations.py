@@ -121,7 +121,16 @@ def test_a_reassignment_is_given_up() -> None:
     under_way = state("1234", replicas="4231", adding="4", removing="1")
     after = reassign(image(under_way, others=(broker(4),)), "t", 0, None, rules()).after
 
-    assert after == state("123", replicas="231", partition_epoch=10)
+    assert after == state("123", replicas="231", leader_epoch=6, partition_epoch=10)
+
+
+def test_replica_that_leaves_ends_the_leaders_term() -> None:
+    """§19.3.2: it is back at once, and what its deleted log had asked for may still be under way."""
+    left = reassign(image(state()), "t", 0, [1, 2], rules()).after
+    assert left == state("12", replicas="12", leader_epoch=6, partition_epoch=10)
+
+    back = reassign(image(left), "t", 0, [1, 2, 3], rules()).after
+    assert back == state("12", replicas="123", adding="3", leader_epoch=6, partition_epoch=11)
 
 
 def test_a_change_of_order_is_done_at_once() -> None:
