@@ -174,13 +174,15 @@ def _plan_of(log: Log, cleanable: Sequence[Segment], now_wall_ms: int) -> Compac
     producers = log.producers.states.copy()
     aborted = log.aborted_transactions(cleanable[0].base_offset, ends[cleanable[-1]])
     write_epochs = log.durability.begin_epochs_write()
-    # Last of all, so that nothing that is opened is left behind by what the disk refuses.
+    # Last of all, so that what is opened is closed where the disk refuses one.
     sources: list[SourceSegment] = []
     try:
         for segment, end in ends.items():
             sources.append(SourceSegment(segment, segment.file.duplicate(), segment.size, end))
     except OSError:
         _close(sources)
+        if write_epochs is not None:
+            write_epochs.discard()
         raise
     return CompactionPlan(
         files=log.files,
@@ -247,7 +249,7 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
             pause()
         if plan.write_epochs is not None:
             # The batches that go may be all that recovery could take an epoch from.
-            plan.write_epochs()
+            plan.write_epochs.run()
         sizes = [(source.segment.base_offset, source.size) for source in plan.sources]
         _check_is_wanted(plan)
         write_ranges(plan.files, plan.directory, ranges, sizes)
@@ -256,6 +258,8 @@ def compact(plan: CompactionPlan, pause: Pause = lambda: None) -> CompactionResu
         raise storage_error("compact", plan.directory, error) from error
     finally:
         _close(plan.sources)
+        if plan.write_epochs is not None:
+            plan.write_epochs.discard()
     return CompactionResult(plan, tuple(groups), clean_until)
 
 

@@ -69,7 +69,6 @@ class FlushWork:
     def run(self) -> None:
         """Sync everything, in any thread. A sync that failed is kept in `sync_error`, a file that could not be opened
         in `open_error`, a failure that concerns only the file of leader epochs in `epochs_error`."""
-        write_epochs, self._epochs = self._epochs, None
         try:
             if self.directory is not None:
                 # First, for a segment must not be cut on the disk while one that follows on it is still there.
@@ -86,14 +85,18 @@ class FlushWork:
         finally:
             for file in self._log_files:
                 file.close()
-        if write_epochs is not None and self.sync_error is None and self.open_error is None:
-            try:
-                write_epochs()
-            except OSError as error:
-                self.epochs_error = error
-        # An error that is kept has this frame, and so the file that was opened for them.
-        del write_epochs
+        if self._epochs is not None:
+            self._write_epochs(self._epochs)
         self.is_complete = True
+
+    def _write_epochs(self, epochs: EpochWrite) -> None:
+        if self.sync_error is not None or self.open_error is not None:
+            epochs.discard()
+            return
+        try:
+            epochs.run()
+        except OSError as error:
+            self.epochs_error = error
 
     def _sync_directories(self, directory: Path) -> None:
         try:

@@ -13,11 +13,10 @@ from this one there, and a leader that goes on in the same term begins it again 
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ottla.storage import checkpoints
 from ottla.storage.files import File, FileSystem
@@ -104,8 +103,39 @@ def rising_entries(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
     return rising
 
 
-EpochWrite: TypeAlias = Callable[[], None]
-"""Makes the entries durable, from any thread. Raises OSError."""
+class EpochWrite:
+    """Entries on their way to the file: `run` it, or `discard` it, in any thread."""
+
+    def __init__(self, checkpoint: "LeaderEpochCheckpointFile", number: int, aside: str, file: File, content: bytes):
+        self._checkpoint = checkpoint
+        self._number = number
+        self._aside = aside
+        # None when it is over.
+        self._file: File | None = file
+        self._content = content
+
+    def run(self) -> None:
+        """Makes the entries durable. Raises OSError; nothing is left of it then."""
+        assert self._file is not None, "it is run once"
+        try:
+            self._file.writev([self._content])
+            self._file.fsync()
+        except OSError:
+            self.discard()
+            raise
+        self._close()
+        self._checkpoint.finish_write(self._number, self._aside)
+
+    def discard(self) -> None:
+        """Nothing is left of it; it does nothing once `run` has begun to put the file in place."""
+        if self._file is not None:
+            self._close()
+            self._checkpoint.drop(self._aside)
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 class LeaderEpochCheckpointFile:
@@ -134,41 +164,34 @@ class LeaderEpochCheckpointFile:
         # Opened here: of two logs that were one after the other in this directory, the later one has the name.
         file = self._files.open(aside)
         self._begun, self._latest = number, entries
-        return partial(self._write, number, file, aside, build_epochs(entries))
+        return EpochWrite(self, number, aside, file, build_epochs(entries))
 
     def retire(self) -> None:
         """The log is deleted, and another may come to be in its place: nothing gets the file's name any more."""
         with self._lock:
             self._is_retired = True
 
-    def _write(self, number: int, file: File, aside: str, content: bytes) -> None:
-        try:
-            try:
-                file.writev([content])
-                file.fsync()
-            finally:
-                file.close()
-        except OSError:
-            with suppress(OSError):
-                self._put_in_place(0, aside)
-            raise
-        if self._put_in_place(number, aside):
-            # Also of a later one that has taken the place: it may not be durable yet.
-            self._files.sync_directory(Path(self._path).parent)
-            with self._lock:
-                self._written = max(self._written, number)
-
-    def _put_in_place(self, number: int, aside: str) -> bool:
-        """Unless a later write is there. False for a log that is deleted. Raises OSError."""
+    def finish_write(self, number: int, aside: str) -> None:
+        """What is written aside takes the file's place, unless a later write is there, or the log is deleted. Raises
+        OSError."""
         with self._lock:
             if self._is_retired:
-                return False
-            if number <= self._in_place:
-                self._files.remove(aside)
-            else:
+                return
+            if number > self._in_place:
                 self._files.rename(aside, self._path)
                 self._in_place = number
-            return True
+            else:
+                self._files.remove(aside)
+        # Also of a later one that has taken the place: it may not be durable yet.
+        self._files.sync_directory(Path(self._path).parent)
+        with self._lock:
+            self._written = max(self._written, number)
+
+    def drop(self, aside: str) -> None:
+        """Whatever this cannot remove, opening the log does."""
+        with self._lock, suppress(OSError):
+            if not self._is_retired:
+                self._files.remove(aside)
 
 
 def build_epochs(entries: Iterable[EpochEntry]) -> bytes:

@@ -1,25 +1,21 @@
 """Leader epochs on disk: written late, never missing for a record that a crash left (§16.4)."""
 
-import contextlib
 import errno
 import random
 
 import pytest
 
-from ottla.protocol.errors import KafkaStorageError
 from ottla.protocol.records.batch import assign_offset_and_epoch
 from ottla.storage import checkpoints
 from ottla.storage.compaction import compact, plan_compaction
 from ottla.storage.files import write_atomically
 from ottla.storage.leader_epoch_cache import (
     EpochEntry,
-    LeaderEpochCache,
-    LeaderEpochCheckpointFile,
     build_epochs,
     parse_epochs,
 )
 from ottla.storage.log import Log
-from ottla.storage.log_config import COMPACT, LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.fakes.disk import FakeDisk, Loss
 from tests.storage.support import (
     NOW,
@@ -300,36 +296,6 @@ def test_compaction_first_writes_epochs_whose_batches_it_removes() -> None:
         assert kept.epochs.entries == tuple(entry for entry in epochs if entry[1] < kept.log_end_offset)
 
 
-def test_of_several_writes_under_way_the_latest_remains() -> None:
-    """The flush of a truncation and a common one may run in two threads."""
-    disk = FakeDisk()
-    new_log(disk)
-    file = LeaderEpochCheckpointFile(disk, ROOT / "t-0", [])
-    first = file.begin_write(LeaderEpochCache([EpochEntry(1, 0), EpochEntry(2, 5)]), 9)
-    second = file.begin_write(LeaderEpochCache([EpochEntry(1, 0), EpochEntry(3, 4)]), 9)
-    assert first is not None
-    assert second is not None
-    second()
-    first()
-
-    assert stored_epochs(disk) == ((1, 0), (3, 4))
-    assert file.begin_write(LeaderEpochCache([EpochEntry(1, 0), EpochEntry(3, 4), EpochEntry(4, 9)]), 9) is None
-
-
-def test_what_a_write_under_way_has_is_not_yet_durable() -> None:
-    disk = FakeDisk()
-    new_log(disk)
-    file = LeaderEpochCheckpointFile(disk, ROOT / "t-0", [])
-    epochs = LeaderEpochCache([EpochEntry(1, 0)])
-    assert file.begin_write(epochs, 9) is not None
-
-    second = file.begin_write(epochs, 9)
-
-    assert second is not None
-    second()
-    assert stored_epochs(disk) == ((1, 0),)
-
-
 class FollowersLife:
     """A replica that is led, leads, is cut, rolls, flushes and has its recovery point written down, by chance."""
 
@@ -393,72 +359,3 @@ def test_every_record_is_in_its_batchs_epoch_after_any_crash(seed: int, loss: Lo
         assert {epoch for epoch, _ in log.epochs.entries} <= {epoch for _, epoch in batches}
         directory.close()
         assert reopened(disk, FollowersLife.CONFIG).epochs.entries == log.epochs.entries
-
-
-@pytest.mark.parametrize("compacts", [False, True])
-def test_epochs_of_a_deleted_log_do_not_reach_the_next(compacts: bool) -> None:
-    """A thread is still at work on the log when another is made in its place, and has written its own epochs."""
-    config = LogConfig(segment_bytes=1000, cleanup_policy=frozenset({COMPACT}), min_cleanable_dirty_ratio=0.0)
-    disk = FakeDisk()
-    directory = open_directory(disk, config)
-    old = directory.create_log("t", 0, TOPIC_ID, config, now_wall_ms=NOW)
-    append(old, *[keyed(("k", "x" * 90)) for _ in range(10)], leader_epoch=1)
-    append(old, *[keyed(("k", "x" * 90)) for _ in range(10)], leader_epoch=4)
-    plan = plan_compaction(old, now_wall_ms=NOW, upper_bound=20)
-    assert plan is not None
-    work = None if compacts else old.begin_flush()
-
-    directory.delete_log("t", 0, now_wall_ms=NOW)
-    new = directory.create_log("t", 0, bytes(range(1, 17)), config, now_wall_ms=NOW)
-    append(new, batch("y", key="k"), leader_epoch=0)
-    new.flush()
-    if work is not None:
-        work.run()
-    with contextlib.suppress(KafkaStorageError):
-        compact(plan)
-
-    assert stored_epochs(disk) == ((0, 0),)
-    directory.close()
-    assert read_all(reopened(disk, config)) == [(0, b"y")]
-
-
-@pytest.mark.parametrize("operation", ["writev", "fsync"])
-def test_epochs_that_are_not_written_leave_no_file(operation: str) -> None:
-    disk = FakeDisk()
-    new_log(disk)
-    before = disk.list_directory(ROOT / "t-0")
-    file = LeaderEpochCheckpointFile(disk, ROOT / "t-0", [])
-    write = file.begin_write(LeaderEpochCache([EpochEntry(1, 0)]), 9)
-    assert write is not None
-    disk.fail(operation, OSError(errno.EIO, "the disk refuses"))
-
-    with pytest.raises(OSError, match="the disk refuses"):
-        write()
-
-    assert disk.list_directory(ROOT / "t-0") == before
-
-
-def test_epochs_that_cannot_be_begun_are_begun_again() -> None:
-    disk = FakeDisk()
-    log = new_log(disk)
-    follow(log, ("a", 1))
-    disk.fail("open", OSError(errno.EMFILE, "too many files are open"))
-    with pytest.raises(KafkaStorageError):
-        log.flush()
-    assert log.failure is None
-
-    log.flush()
-    assert stored_epochs(disk) == ((1, 0),)
-
-
-def test_flush_that_fails_keeps_no_file_open() -> None:
-    disk = FakeDisk()
-    log = new_log(disk)
-    follow(log, ("a", 1))
-    work = log.begin_flush()
-    log.release()
-    disk.fail("fsync", OSError(errno.EIO, "the disk refuses"))
-    work.run()
-
-    assert work.sync_error is not None
-    assert not disk.open_files

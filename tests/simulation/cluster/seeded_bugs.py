@@ -15,7 +15,7 @@ from ottla.replication.leadership import Leadership
 from ottla.replication.partition import Partition
 from ottla.replication.replica_follower import FollowerState, ReplicaFollower
 from ottla.storage import log_directory, producer_state, recovery
-from ottla.storage.leader_epoch_cache import LeaderEpochCheckpointFile
+from ottla.storage.leader_epoch_cache import EpochWrite
 from tests.fakes.disk import FakeDisk
 from tests.simulation.loop import VirtualClock
 
@@ -87,13 +87,13 @@ def looks_for_repetitions_last(patch: Patch) -> None:
 def writes_checkpoints_in_place(patch: Patch) -> None:
     """T-21"""
 
-    def write(checkpoint: Any, number: int, file: Any, aside: str, content: bytes) -> None:
-        file.close()
-        checkpoint._files.remove(aside)
-        write_in_place(checkpoint._files, checkpoint._path, content)
-        checkpoint._in_place = checkpoint._written = number
+    def run(write: Any) -> None:
+        checkpoint = write._checkpoint
+        write.discard()
+        write_in_place(checkpoint._files, checkpoint._path, write._content)
+        checkpoint._in_place = checkpoint._written = write._number
 
-    patch.setattr(LeaderEpochCheckpointFile, "_write", write)
+    patch.setattr(EpochWrite, "run", run)
     for module in (log_directory, recovery):
         patch.setattr(module, "write_atomically", write_in_place)
 
