@@ -125,7 +125,7 @@ class Segment:
         return copied
 
     def view(self) -> "Segment":
-        """For a thread that reads while the loop may cut, replace or delete: it shares no index, and makes no file."""
+        """For a thread beside the loop, which may cut or delete: it loads indexes for itself, and makes no file."""
         view = copy(self)
         view._is_view = True
         return view

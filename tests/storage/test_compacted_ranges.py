@@ -8,7 +8,7 @@ import pytest
 from ottla.protocol.errors import KafkaStorageError
 from ottla.storage.checkpoints import COMPACTED_RANGES
 from ottla.storage.compacted_ranges import CompactedRange, build_ranges, parse_ranges, read_ranges
-from ottla.storage.compaction import begin_swap, compact, plan_compaction
+from ottla.storage.compaction import CompactionPlan, begin_swap, compact, plan_compaction
 from ottla.storage.local_log import NO_GAPS
 from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
@@ -31,21 +31,30 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=300, 
 LIST = ROOT / "t-0" / COMPACTED_RANGES
 
 
-def compacted_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
-    """Segments with gaps at their ends, then an empty one."""
+def filled_log(disk: FakeDisk, records: int) -> tuple[LogDirectory, Log]:
     directory = open_directory(disk, COMPACTED)
     log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
-    for n in range(12):
+    for n in range(records):
         append(log, keyed((f"k{n}" if n % 4 == 0 else "again", "v")))
+    return directory, log
+
+
+def compacted_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
+    """Segments with gaps at their ends, then an empty one."""
+    directory, log = filled_log(disk, 12)
     log.roll()
     compact_once(log)
     return directory, log
 
 
-def compact_once(log: Log) -> None:
+def planned(log: Log) -> CompactionPlan:
     plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
     assert plan is not None
-    assert apply_compaction(log, compact(plan), now_wall_ms=NOW)
+    return plan
+
+
+def compact_once(log: Log) -> None:
+    assert apply_compaction(log, compact(planned(log)), now_wall_ms=NOW)
 
 
 def follower_log(disk: FakeDisk) -> tuple[LogDirectory, Log]:
@@ -262,13 +271,8 @@ def test_log_without_gaps_has_no_list() -> None:
 def test_pass_over_a_deleted_log_leaves_nothing_in_the_next(pauses_before: int) -> None:
     """Another log is made in its place while a thread compacts it: before its first new segment, or after."""
     disk = FakeDisk()
-    directory = open_directory(disk, COMPACTED)
-    log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
-    for n in range(24):
-        append(log, keyed((f"k{n}" if n % 4 == 0 else "again", "v")))
-    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
-    assert plan is not None
-    pauses, before = 0, list[str]()
+    directory, log = filled_log(disk, 24)
+    plan, pauses, before = planned(log), 0, list[str]()
 
     def delete_and_make_again() -> None:
         nonlocal pauses
@@ -288,13 +292,8 @@ def test_pass_over_a_deleted_log_leaves_nothing_in_the_next(pauses_before: int) 
 def test_names_that_an_abandoned_swap_gives_are_synced() -> None:
     """No name is left that recovery would act upon."""
     disk = FakeDisk()
-    directory = open_directory(disk, COMPACTED)
-    log = directory.create_log("t", 0, TOPIC_ID, COMPACTED, now_wall_ms=NOW)
-    for n in range(24):
-        append(log, keyed((f"k{n}" if n % 4 == 0 else "again", "v")))
-    plan = plan_compaction(log, now_wall_ms=NOW, upper_bound=log.log_end_offset)
-    assert plan is not None
-    swap = begin_swap(log, compact(plan))
+    _, log = filled_log(disk, 24)
+    swap = begin_swap(log, compact(planned(log)))
     assert swap is not None
     swap.prepare()
     while log.swaps.apply(swap, NOW) is not SwapStep.SYNC:

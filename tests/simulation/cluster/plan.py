@@ -48,65 +48,65 @@ class ClusterPlan:
     fetchers: int
     fetch_bytes: int
     fetch_wait_ms: int
-    blackouts: bool
+    blackouts: bool = False
     """All machines lose power at once. Only where every write is synced: there is no other promise about it."""
-    segment_bytes: int
+    segment_bytes: int = 1 << 30
     """Small segments are rolled, synced and recovered one by one."""
-    index_interval_bytes: int
-    compacts: bool
+    index_interval_bytes: int = 4096
+    compacts: bool = False
     """`__consumer_offsets` is compacted all the time."""
-    retention_bytes: int
-    writes_keys: bool
+    retention_bytes: int = -1
+    writes_keys: bool = False
     """A topic of clients is compacted."""
-    has_standalone_group: bool
-    expires_offsets: bool
+    has_standalone_group: bool = False
+    expires_offsets: bool = False
     """So soon that it is seen."""
-    auto_creates: bool
+    auto_creates: bool = False
     """A client asks for topics that are not there."""
-    session_slots: int | None
+    session_slots: int | None = None
     """Few fetch sessions, for which followers and a consumer compete. None: as many as anybody wants."""
-    expires_producers: bool
+    expires_producers: bool = False
     """So soon that it is seen."""
-    searches: bool
+    searches: bool = False
     """A client looks for offsets by time."""
-    has_racks: bool
+    has_racks: bool = False
     """Each broker is in one of its own, and a consumer reads from the replica in its rack."""
-    has_old_reader: bool
+    has_old_reader: bool = False
     """A consumer knows of no leader epochs."""
-    transacts: bool
+    transacts: bool = False
     """Transactional producers write to a topic of their own, and consumers read what they have committed."""
-    deletes_transactions: bool
+    deletes_transactions: bool = False
     """Old records of transactions are deleted, undecided ones too."""
-    has_small_epochs: bool
+    has_small_epochs: bool = False
     """Producer epochs are used up after a few transactions."""
-    expires_transactional_ids: bool
+    expires_transactional_ids: bool = False
     """So soon that it is seen."""
-    throttles: bool
+    throttles: bool = False
     """An operator throttles the followers that are not in sync."""
-    orders_names: bool
+    orders_names: bool = True
     """A loss of power takes the last changes of names in a directory, as where the file system has a journal, and not
     any of them."""
-    shares_store: bool
+    shares_store: bool = False
     """Others write to the metadata store as well."""
-    scrapes: bool
+    scrapes: bool = False
     """The metrics of brokers are read at any moment."""
-    rests_long: bool
+    rests_long: bool = False
     """Brokers go on for a while when everybody has gone."""
-    has_principals: bool
+    has_principals: bool = False
     """Brokers have an authorizer, and some clients are denied things."""
-    is_open: bool
+    is_open: bool = False
     """What no ACL is about is allowed to all of them."""
-    alters_settings: bool
+    alters_settings: bool = False
     """An operator alters what records are obeyed by: their largest size, compaction, how many replicas need them."""
-    uses_topic_ids: bool
+    uses_topic_ids: bool = False
     """Clients ask for topics by their ids wherever they can, and one topic is deleted and made again all the time."""
-    slow_readers: int
+    slow_readers: int = 0
     """Consumers that ask for much and take it in slowly, or never."""
-    holds_little: bool
+    holds_little: bool = False
     """So few unread answers fit into a broker's memory that some slow reader has to go."""
-    idle_ms_max: int | None
+    idle_ms_max: int | None = None
     """After so long an idle connection is closed. None: never in a run."""
-    has_hostile_client: bool
+    has_hostile_client: bool = False
 
     @classmethod
     def draw(cls, rng: random.Random, kinds: tuple[str, ...], *later_kinds: tuple[str, ...]) -> "ClusterPlan":
@@ -125,37 +125,6 @@ class ClusterPlan:
             fetchers=rng.choice([1, 1, 2]),
             fetch_bytes=rng.choice([200, 1_000, 1 << 20, 1 << 20]),
             fetch_wait_ms=rng.choice([200, 500, 500]),
-            blackouts=False,
-            segment_bytes=1 << 30,
-            index_interval_bytes=4096,
-            compacts=False,
-            retention_bytes=-1,
-            writes_keys=False,
-            has_standalone_group=False,
-            expires_offsets=False,
-            auto_creates=False,
-            session_slots=None,
-            expires_producers=False,
-            searches=False,
-            has_racks=False,
-            has_old_reader=False,
-            transacts=False,
-            deletes_transactions=False,
-            has_small_epochs=False,
-            expires_transactional_ids=False,
-            throttles=False,
-            orders_names=True,
-            shares_store=False,
-            scrapes=False,
-            rests_long=False,
-            has_principals=False,
-            is_open=False,
-            alters_settings=False,
-            uses_topic_ids=False,
-            slow_readers=0,
-            holds_little=False,
-            idle_ms_max=None,
-            has_hostile_client=False,
         )
         plan._draw_last(rng, later_kinds)
         return plan

@@ -85,8 +85,7 @@ class ClusterWorld:
         self.topics = ["alpha", "beta"]
         self.partitions: list[Partition] = [("alpha", 0), ("alpha", 1), ("beta", 0)]
         self.calm = Calm()
-        self.is_over = False
-        self.writing_is_over = False
+        self.is_over = self.writing_is_over = False
         self.history: list[Event] = []
         self.members: list[Member] = []
         self.producers: list[IdempotentProducer] = []
@@ -98,11 +97,9 @@ class ClusterWorld:
         self.client_hosts: list[str] = []
         self.nodes_of_processes: dict[Process, Node] = {}
         self._keep_trace = keep_trace
-        self._thread_rng = self.make_rng("threads")
-        self._return_rng = self.make_rng("returns of threads")
+        self._thread_rng, self._return_rng = self.make_rng("threads"), self.make_rng("returns of threads")
         self._client_rng = self.make_rng("clients")
-        self._commits = 0
-        self._calm_since_us = 0
+        self._commits = self._calm_since_us = 0
         self._tasks: list[asyncio.Task[Any]] = []
         self.store_machine = self._new_store()
         self.users: Book[ScramUser, ScramCredential] = Book()

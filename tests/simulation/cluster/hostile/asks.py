@@ -120,12 +120,19 @@ def fetch_in_a_session(around: Surroundings) -> Ask:
     return request, rng.randint(7, 17)
 
 
+def ahead_or_missing(around: Surroundings, index: int) -> tuple[int, int]:
+    """A partition and a leader epoch: one that is still to come, or that of a partition which there is not."""
+    if around.rng.random() < 0.5:
+        return index, around.leader_epoch_ahead()
+    return around.rng.choice(NO_PARTITIONS), -1
+
+
 def list_offsets(around: Surroundings) -> Ask:
     rng, (topic, index) = around.rng, around.partition
-    is_ahead = rng.random() < 0.5
+    partition, leader_epoch = ahead_or_missing(around, index)
     asked = ListOffsetsPartition(
-        partition_index=index if is_ahead else rng.choice(NO_PARTITIONS),
-        current_leader_epoch=around.leader_epoch_ahead() if is_ahead else -1,
+        partition_index=partition,
+        current_leader_epoch=leader_epoch,
         timestamp=rng.choice([-1, -2, 0, INT64_MIN]),
     )
     topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
@@ -134,10 +141,10 @@ def list_offsets(around: Surroundings) -> Ask:
 
 def offset_for_leader_epoch(around: Surroundings) -> Ask:
     rng, (topic, index) = around.rng, around.partition
-    is_ahead = rng.random() < 0.5
+    partition, leader_epoch = ahead_or_missing(around, index)
     asked = OffsetForLeaderPartition(
-        partition=index if is_ahead else rng.choice(NO_PARTITIONS),
-        current_leader_epoch=around.leader_epoch_ahead() if is_ahead else -1,
+        partition=partition,
+        current_leader_epoch=leader_epoch,
         leader_epoch=rng.choice([-1, 0, INT32_MAX]),
     )
     topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
