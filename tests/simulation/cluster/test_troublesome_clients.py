@@ -11,9 +11,10 @@ from ottla.broker.server import socket_server
 from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from tests.fuzz import payloads
 from tests.simulation.cluster.hostile.asks import FAMILIES, STRANGER, Surroundings
-from tests.simulation.cluster.hostile.client import CLOSES, HostileClient, error_codes
+from tests.simulation.cluster.hostile.client import CLOSES, Asked, HostileClient, error_codes
 from tests.simulation.cluster.slow_reading import LITTLE_BYTES, UNREAD_BYTES_MAX, SlowReader, little_memory
 from tests.simulation.cluster.topic_ids import ShortLivedReader
 from tests.simulation.cluster.world import ClusterWorld
@@ -73,6 +74,38 @@ def test_a_hostile_request_that_is_not_refused_is_found(code: ErrorCode, is_foun
     world.loop.close()
 
     assert bool(world.judge.violations) is is_found
+
+
+def groups_of(hosted: Any) -> Any:
+    topic = SimpleNamespace(partition_of=lambda _: hosted[0])
+    return SimpleNamespace(
+        is_serving=True, broker=SimpleNamespace(parts=SimpleNamespace(groups=SimpleNamespace(topic=topic)))
+    )
+
+
+LOADING, LOADED, LOADED_LATER = (SimpleNamespace(is_loading=is_loading) for is_loading in (True, False, False))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "may_be"),
+    [(LOADING, LOADING, True), (LOADED, LOADED_LATER, True), (LOADED, LOADED, False), (None, None, False)],
+)
+def test_only_a_coordinator_that_loads_answers_strangers(before: Any, after: Any, may_be: bool) -> None:
+    hosted = [before]
+    asked = Asked(groups_of(hosted), HeartbeatRequest(group_id="group0", generation_id=1, member_id=STRANGER))
+
+    hosted[0] = after
+
+    assert asked.may_have_been_loading is may_be
+
+
+def test_a_heartbeat_that_is_answered_after_its_loading_is_over() -> None:
+    hosted = [SimpleNamespace(is_loading=True)]
+    asked = Asked(groups_of(hosted), HeartbeatRequest(group_id="group0", generation_id=1, member_id=STRANGER))
+
+    hosted[0].is_loading = False
+
+    assert asked.may_have_been_loading
 
 
 @pytest.mark.parametrize("payload", CLOSES, ids=lambda payload: payload.__name__)
