@@ -205,6 +205,14 @@ class Log:
         self._local.may_have_transactions = producers.has_transactions
         return producers.last_stable_offset(high_watermark, self._local.log_start_offset)
 
+    def compactable_offset(self, high_watermark: int) -> int:
+        """Where compaction stops: the last stable offset, if that cannot fall any more. After a restart a marker at or
+        above the high watermark may have ended a transaction that is open again once the marker is cut; a record before
+        it is still the latest of its key for readers then (§44.5, §45.3). Raises KafkaStorageError."""
+        if not self._producers.manager.knows_ends_above(high_watermark):
+            return self._local.log_start_offset
+        return self.last_stable_offset(high_watermark)
+
     # Leader epochs
 
     def maybe_assign_leader_epoch(self, epoch: int) -> None:

@@ -246,6 +246,10 @@ class ProducerStateManager:
         """See `Transactions.last_stable_offset`."""
         return self._transactions.last_stable_offset(high_watermark, log_start_offset)
 
+    def knows_ends_above(self, high_watermark: int) -> bool:
+        """Whether it is known which transactions have ended by a marker at or above the high watermark."""
+        return high_watermark >= self._transactions.ends_known_from
+
     def expire(self, now_wall_ms: int, from_id: int | None = None) -> ExpirySlice:
         """Forget producers that have not written for the expiration time and have no open transaction: a slice of them,
         from the beginning or from where the last slice said."""
@@ -295,6 +299,7 @@ class ProducerStateManager:
         for first_offset, producer_id in sorted(open_transactions(entries)):
             self._transactions.begin(producer_id, first_offset)
         self._transactions.confirm()
+        self._transactions.ends_known_from = snapshot_offset
 
 
 # The calls of these classes do the same in Python; two are made for every batch of an idempotent producer.

@@ -48,7 +48,7 @@ class Transactions:
     """Of one partition. The part that appends calls `begin` and `end` in the order of offsets, then `confirm` when that
     is written, or `undo` when it could not be. All but `undo` cost the same however many are open."""
 
-    __slots__ = ("_ended", "_open", "_unconfirmed_ends", "unconfirmed")
+    __slots__ = ("_ended", "_open", "_unconfirmed_ends", "ends_known_from", "unconfirmed")
 
     def __init__(self) -> None:
         # First offsets by producer id, rising: a transaction begins at the log end. A plain dict would be searched for
@@ -59,6 +59,8 @@ class Transactions:
         self.unconfirmed: dict[int, int | None] = {}
         """For each producer whose transaction has begun or ended since the last `confirm`, the first offset of the one
         that was open then, or None."""
+        self.ends_known_from = 0
+        """A snapshot does not say which transactions have ended: of markers below this offset none is known."""
         # How many of the last in `_ended` those are.
         self._unconfirmed_ends = 0
 

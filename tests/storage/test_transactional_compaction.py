@@ -12,7 +12,7 @@ from ottla.storage.log import Log
 from ottla.storage.log_config import LogConfig
 from ottla.storage.transactions import AbortedTxn
 from tests.fakes.disk import FakeDisk
-from tests.storage.support import NOW, apply_compaction, keys_and_values, new_log, reopened
+from tests.storage.support import NOW, TOPIC_ID, apply_compaction, keys_and_values, new_log, open_directory, reopened
 from tests.storage.transactional import ABORT, COMMIT, committed, end, write
 
 CONFIG = LogConfig(
@@ -124,6 +124,24 @@ def test_marker_beyond_what_is_cleaned_says_what_was_aborted(log: Log) -> None:
 
     assert values(log)[0] == (0, b"kept")
     assert b"aborted" not in [value for _, value in values(log)]
+
+
+def test_a_transaction_whose_marker_may_be_cut_takes_nothing(disk: FakeDisk) -> None:
+    """After a restart no snapshot says that it ended by a marker that was not committed yet."""
+    directory = open_directory(disk, CONFIG)
+    log = directory.create_log("t", 0, TOPIC_ID, CONFIG, now_wall_ms=NOW)
+    write(log, "old", producer=7, key="k")
+    first = end(log, producer=7, commit=COMMIT) + 1
+    write(log, "new", producer=7, key="k")
+    marker = end(log, producer=7, commit=COMMIT)
+    assert log.compactable_offset(marker) == first
+
+    directory.close()
+    again = reopened(disk, CONFIG)
+
+    assert again.last_stable_offset(marker) == marker
+    assert again.compactable_offset(marker) == again.log_start_offset
+    assert again.compactable_offset(marker + 1) == marker + 1
 
 
 def test_emptied_batch_keeps_the_marker_that_ends_it(disk: FakeDisk, log: Log) -> None:

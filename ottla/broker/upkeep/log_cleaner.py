@@ -121,7 +121,7 @@ class Cleaner:
         from ottla.storage.compaction import plan_compaction
 
         now_wall_ms = self._runtime.broker_clock.wall_ms()
-        upper_bound = partition.last_stable_offset
+        upper_bound = partition.log.compactable_offset(partition.high_watermark)
         return plan_compaction(
             partition.log, now_wall_ms=now_wall_ms, upper_bound=upper_bound, note_dirty_ratio=self._note_dirty_ratio
         )
