@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ConfigSource
+from ottla.broker.handlers import alter_partition_reassignments
 from ottla.broker.metadata.deleted_topics import TIDY_MS_MAX
 from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidReplicationFactor, KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
@@ -192,6 +198,34 @@ def test_broker_deletes_logs_of_topics_deleted_while_down(cluster: Cluster) -> N
         await cluster.stop_all(first, second, back)
 
     cluster.run(story())
+
+
+def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster) -> None:
+    async def story() -> None:
+        nodes = await three(cluster)
+        first, second, absent = nodes
+        await cluster.create(first, "moved", 1, 3)
+        await cluster.create(first, "stays", 1, 3)
+        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 2 for node in nodes))
+        await cluster.stop(absent)
+        await cluster.spawn(first, moves(first, "moved", [1, 2]))
+        await cluster.until(lambda: first.partition("moved", 0).replicas == (1, 2))
+        back = cluster.boot(3, absent.disk)
+        await back.started
+
+        assert log_directories(back) == {"stays-0"}
+        assert log_directories(first) == {"moved-0", "stays-0"}
+        await cluster.stop_all(first, second, back)
+
+    cluster.run(story())
+
+
+def moves(node: Node, topic: str, replicas: list[int]) -> Any:
+    partition = ReassignablePartition(partition_index=0, replicas=replicas)
+    topics = [ReassignableTopic(name=topic, partitions=[partition])]
+    request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=60_000)
+    context: Any = None
+    return alter_partition_reassignments.handle(node.broker.metadata, node.broker.runtime, context, request)
 
 
 def test_configs_of_all_brokers_hold_on_all(cluster: Cluster) -> None:

@@ -1,8 +1,10 @@
-"""Topics that were deleted while brokers may still have logs of them.
+"""Topics that were deleted, and partitions that were moved away, while brokers may still have logs of them.
 
 A deletion leaves a mark that names the brokers with replicas. A broker that is up deletes its logs when the topic
 leaves the image; one that was down does it at its next start, by the mark. From time to time each broker that has no
-such log any more, durably, takes itself out of the marks, and a mark that names no broker goes.
+such log any more, durably, takes itself out of the marks, and a mark that names no broker goes. A log of a partition
+whose replicas are all elsewhere is deleted in the same way: the image is read anew at each start, and the move ended
+when the others had everything. A log of a topic that the image does not know is nothing that anybody deleted: it stays.
 """
 
 import asyncio
@@ -51,7 +53,7 @@ class DeletedTopics:
         return self._metadata.deletion_marks
 
     def _finish(self) -> None:
-        """At the start: delete the logs of topics whose deletion this broker has missed."""
+        """At the start: delete the logs of topics whose deletion this broker has missed, and of partitions whose move."""
         deleted = {mark.topic_id for mark in self._marks.values()}
         # A power failure may take the topic id from a log of which nothing was flushed yet: nothing in it is promised.
         node_id = self._runtime.node_id
@@ -65,6 +67,9 @@ class DeletedTopics:
                 directory.assign_topic_id(log, topic.topic_id)
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
                 self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
+            elif node_id not in topic.partitions[index].replicas:
+                self._runtime.log.metadata.info("a partition was moved away meanwhile", topic=name, partition=index)
+                self._runtime.guard(self._delete, name, index)
 
     def _delete(self, name: str, index: int) -> None:
         try:

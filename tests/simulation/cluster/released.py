@@ -25,7 +25,13 @@ def _of_one(world: "ClusterWorld", node: "Node") -> list[str]:
         session.id for session in sessions._of_connection.values() if session.connection not in server.connections
     ]
     consumers_bytes = sum(each.size_bytes for each in sessions._sessions.values() if not each.is_follower)
+    moved = [
+        f"{name}-{index}"
+        for (name, index), log in broker.parts.log_directory.logs.items()
+        if is_moved_away(broker.metadata.image.topic(name), index, log, node.node_id)
+    ]
     counts = [
+        (bool(moved), f"logs of {moved}, which were moved away"),
         (len(server.connections) != living, f"{len(server.connections)} connections, {living} are alive"),
         (server.memory.held_bytes > 0, f"{server.memory.held_bytes} bytes held"),
         (server.receive_buffers._lent > 0, f"{server.receive_buffers._lent} receive buffers lent"),
@@ -39,3 +45,9 @@ def _of_one(world: "ClusterWorld", node: "Node") -> list[str]:
         ),
     ]
     return [what for is_wrong, what in counts if is_wrong]
+
+
+def is_moved_away(topic: Any, index: int, log: Any, node_id: int) -> bool:
+    """A log of a partition that is there, with replicas on other brokers alone."""
+    is_known = topic is not None and topic.topic_id == log.topic_id and index < len(topic.partitions)
+    return is_known and node_id not in topic.partitions[index].replicas

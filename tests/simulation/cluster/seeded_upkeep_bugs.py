@@ -1,4 +1,4 @@
-"""Seeded bugs around disks that rot, compaction, tombstones, deleted offsets, and the metadata store.
+"""Seeded bugs around disks that rot, compaction, tombstones, deleted offsets, moved logs, and the metadata store.
 
 Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. `docs/seeded-bugs.md` lists them.
 """
@@ -6,6 +6,7 @@ Each is a function that is handed pytest's monkeypatch, as in `seeded_bugs.py`. 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ottla.broker.metadata.deleted_topics import DeletedTopics
 from ottla.broker.upkeep.log_cleaner import Cleaner
 from ottla.cluster.embedded import EmbeddedSession
 from ottla.coordinator import group_removal
@@ -94,6 +95,18 @@ def commits_whatever_was_expected(patch: Patch) -> None:
     patch.setattr(EmbeddedSession, "commit", lambda self, expected, changes, done: commit(self, [], changes, done))
 
 
+def keeps_logs_that_were_moved_away(patch: Patch) -> None:
+    """Of partitions that left while the broker was down."""
+    delete = DeletedTopics._delete
+
+    def deleted_topics_only(self: Any, name: str, index: int) -> None:
+        topic = self._metadata.image.topic(name)
+        if topic is None or topic.topic_id != self._directory.logs[name, index].topic_id:
+            delete(self, name, index)
+
+    patch.setattr(DeletedTopics, "_delete", deleted_topics_only)
+
+
 SEEDED_UPKEEP_BUGS: dict[str, Callable[[Patch], None]] = {
     "reads without checksums": reads_without_checksums,
     "compacts beyond the high watermark": compacts_beyond_the_high_watermark,
@@ -104,4 +117,5 @@ SEEDED_UPKEEP_BUGS: dict[str, Callable[[Patch], None]] = {
     "lets no offset expire": lets_no_offset_expire,
     "loses a change of the store": loses_a_change_of_the_store,
     "commits whatever was expected": commits_whatever_was_expected,
+    "keeps logs that were moved away": keeps_logs_that_were_moved_away,
 }

@@ -47,6 +47,7 @@ UPKEEP_FOUND_BY = {
     "lets no offset expire": 44,
     "loses a change of the store": 6,
     "commits whatever was expected": 3,
+    "keeps logs that were moved away": 56,
 }
 TRANSACTIONS_FOUND_BY = {
     "drops markers for leaders that moved": 7,
