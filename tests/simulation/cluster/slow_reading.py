@@ -23,6 +23,7 @@ from tests.histories.events import Read
 from tests.simulation.cluster.client import REQUEST_TIMEOUT_MS, ClusterWire, Partition
 from tests.simulation.cluster.faults import LONGEST_STALL_MS
 from tests.simulation.traffic import records_of
+from tests.simulation.wire import Waiting, connect
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import ClusterWorld
@@ -56,6 +57,24 @@ def little_memory(is_drawn: bool) -> Iterator[None]:
         yield
 
 
+class SlowWire(ClusterWire):
+    """Takes in more than may come within the time of one answer: logs grow after it has asked, and its window is small.
+    While answers come none of them is overdue, but its client hangs up instead of waiting for them all."""
+
+    _answered_us = 0
+
+    def _answered(self, frame: bytes) -> None:
+        self._answered_us = self.world.now_us
+        super()._answered(frame)
+
+    def _overdue(self, waiting: Waiting, allowed_ms: int) -> None:
+        answered_ms_ago = (self.world.now_us - self._answered_us) // 1000
+        if answered_ms_ago > REQUEST_TIMEOUT_MS + self._judge.network_allowance_ms:
+            super()._overdue(waiting, allowed_ms)
+        elif not self._lost:
+            self.close()
+
+
 class SlowReader:
     def __init__(self, world: "ClusterWorld", rng: random.Random, name: str) -> None:
         self.name = name
@@ -74,11 +93,16 @@ class SlowReader:
             if node is None:
                 continue
             try:
-                wire = await self._world.connect_to(node.address, self.name)
+                wire = await self._connect_to(node.address)
             except OSError:
                 continue
             await self._read_slowly(wire)
             wire.close()
+
+    async def _connect_to(self, address: tuple[str, int]) -> SlowWire:
+        wire = await connect(self._world.network, self._world.judge, address, self.name, SlowWire)
+        wire.world = self._world
+        return wire
 
     async def _read_slowly(self, wire: ClusterWire) -> None:
         wire.transport.narrow(self._rng.choice([4_096, 1 << 16]))
@@ -106,10 +130,14 @@ class SlowReader:
     async def _look_on(self, wire: ClusterWire, looks: int) -> None:
         """Reads nothing, and sees what the broker keeps for it."""
         connection, idle_ms = wire.transport.peer.get_protocol(), 0
-        closed_before = _closed_by(connection)
+        answered_bytes, closed_before = _answered_bytes(wire), _closed_by(connection)
         for _ in range(looks):
             await self._world.sleep_ms(LOOK_MS)
-            idle_ms += LOOK_MS if self._is_undisturbed(wire) else 0
+            before, answered_bytes = answered_bytes, _answered_bytes(wire)
+            if answered_bytes > before:
+                idle_ms = 0
+            elif self._is_undisturbed(wire):
+                idle_ms += LOOK_MS
             if wire.is_lost:
                 for reason, count in _closed_by(connection).items():
                     self._world.judge.counts[f"slow readers closed: {reason}"] += count > closed_before[reason]
@@ -125,13 +153,17 @@ class SlowReader:
         return goes_on and not self._world.network.links.cuts
 
     def _check_is_closed_when_idle(self, connection: Any, idle_ms: int) -> None:
-        """What it has not read is waited for (`CLOSE_TIMEOUT_MS`); a stall holds up what says that it was closed."""
+        """`idle_ms` after its last answer. What was not read is waited for (`CLOSE_TIMEOUT_MS`). Whether the broker has
+        closed it does not show at this end: who reads nothing does not read the end of the stream either. Of a broker
+        that has died, a stall holds up the reset."""
+        if connection not in connection._owner.connections:
+            return
         plan = self._world.plan
         stall_ms = LONGEST_STALL_MS if "stall" in plan.faults else 0
         allowed_ms = CLOSE_TIMEOUT_MS + stall_ms + 2 * LOOK_MS
         if plan.idle_ms_max is not None and idle_ms > plan.idle_ms_max + allowed_ms:
             held = connection.transport.get_write_buffer_size()
-            how = f"{self.name} has read nothing for {idle_ms} ms, and {held} bytes are kept for it"
+            how = f"{self.name} reads nothing, was answered {idle_ms} ms ago, and {held} bytes are kept for it"
             self._world.judge.violated("I-19", how)
 
     async def _trickle(self, wire: ClusterWire) -> None:
@@ -204,6 +236,11 @@ class SlowReader:
             now_us, session = self._world.now_us, self._session
             self._world.record(Read(now_us, self.name, session, *partition, offset, value))
         self._world.judge.counts["records read slowly"] += len(read)
+
+
+def _answered_bytes(wire: ClusterWire) -> int:
+    """How much its broker has answered, while this end reads nothing: on its way here, or held for it."""
+    return wire.transport._unread_bytes + wire.transport.peer.get_write_buffer_size()
 
 
 def _closed_by(connection: Any) -> dict[CloseReason, int]:
