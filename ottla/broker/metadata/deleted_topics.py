@@ -3,7 +3,7 @@
 A deletion leaves a mark that names the brokers with replicas. A broker that is up deletes its logs when the topic
 leaves the image; one that was down does it at its next start, by the mark. From time to time each broker that has no
 such log any more, durably, takes itself out of the marks, and a mark that names no broker goes. A log of a partition
-whose replicas are all elsewhere is deleted in the same way: the image is read anew at each start, and the move ended
+whose replicas are all elsewhere is deleted in the same way: each start reads the image again, and the move ended
 when the others had everything. A log of a topic that the image does not know is nothing that anybody deleted: it stays.
 """
 
