@@ -68,7 +68,9 @@ class DeletedTopics:
             elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
                 self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
             elif node_id not in topic.partitions[index].replicas:
-                self._runtime.log.metadata.info("a partition was moved away meanwhile", topic=name, partition=index)
+                self._runtime.log.metadata.info(
+                    "a partition was moved away while this broker was down", topic=name, partition=index
+                )
                 self._runtime.guard(self._delete, name, index)
 
     def _delete(self, name: str, index: int) -> None:
