@@ -53,7 +53,7 @@ class DeletedTopics:
         return self._metadata.deletion_marks
 
     def _finish(self) -> None:
-        """At the start: delete the logs of topics whose deletion this broker has missed, and of partitions whose move."""
+        """At the start: delete the logs of topics whose deletion this broker has missed, and of moved partitions."""
         deleted = {mark.topic_id for mark in self._marks.values()}
         # A power failure may take the topic id from a log of which nothing was flushed yet: nothing in it is promised.
         node_id = self._runtime.node_id
