@@ -200,12 +200,28 @@ class BrokerInspector:
             committed = self._cluster.committed[key].end_offset
             tracked.violated("I-3", f"in the ISR without what was committed up to {committed}")
 
-    def note_deletions(self) -> None:
+    def note_last_step(self) -> None:
+        """The broker dies, perhaps in the middle of a step: what it has answered in it holds."""
         for tracked in self._logs.values():
             tracked.note_deletions()
+        for partition in self._broker.replicas if self._partitions is not None else ():
+            key = (partition.topic_id, partition.index)
+            tracked, high_watermark = self._logs.get(key), partition.high_watermark
+            if not partition.is_leader or tracked is None or tracked.log is not partition.log:
+                continue
+            if high_watermark <= tracked.end_offset and tracked.commit(high_watermark, partition.leader_epoch):
+                self._committed(partition, key)
 
     def tracked(self, key: PartitionId) -> TrackedLog | None:
         return self._logs.get(key)
+
+    def _committed(self, partition: Any, key: PartitionId) -> None:
+        self._cluster.check_isr(partition.topic, partition.index)
+        if partition.topic == TRANSACTION_STATE:
+            self._cluster.decisions.read_on(partition)
+            self._known_ids.committed(partition.index)
+        elif partition.log.may_have_transactions:
+            self._compare_now_and_then(partition, key)
 
     def _look_at_commits(self, partition: Any) -> None:
         obedience = self._cluster.obedience
@@ -251,12 +267,7 @@ class BrokerInspector:
                 self._judge.counts["new leaders checked"] += 1
                 tracked.check_leads_with_committed(partition.leader_epoch)
             if tracked.commit(partition.high_watermark, partition.leader_epoch):
-                self._cluster.check_isr(partition.topic, partition.index)
-                if partition.topic == TRANSACTION_STATE:
-                    self._cluster.decisions.read_on(partition)
-                    self._known_ids.committed(partition.index)
-                elif log.may_have_transactions:
-                    self._compare_now_and_then(partition, key)
+                self._committed(partition, key)
             if log.may_have_transactions:
                 self._with_transactions.append(partition)
 

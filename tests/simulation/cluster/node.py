@@ -188,7 +188,7 @@ class Node:
         self.next_crash_takes_power = False
         self._world.trace.note("dead", self.host, power)
         if self.inspector is not None:
-            self.inspector.note_deletions()
+            self.inspector.note_last_step()
         self._gone()
         self._end()
         if power:

@@ -20,7 +20,6 @@ SEEDS_SIMULATED = int(os.environ.get("OTTLA_SEEDS_SIMULATED", "0"))
 MEET_MOST = (92, 12, 97, 22, 118, 122, 87, 42, 126, 239)
 # These run always, the others at night: the broker has changed since they failed, and each has another story now.
 FAILED_LATELY = [
-    pytest.param(321034, id="newer-producer-epoch-at-a-leader-that-was-cut-off-for-longer-than-its-session"),
     pytest.param(322828, id="marker-of-a-coordinator-that-was-replaced-and-does-not-know-it"),
     pytest.param(326655, id="eligible-leader-killed-while-it-dropped-what-its-leader-had-deleted"),
     pytest.param(327022, id="emptied-marker-of-a-transaction-that-a-follower-has-open"),
@@ -30,8 +29,10 @@ FAILED_LATELY = [
     pytest.param(331069, id="slow-reader-that-was-answered-from-a-slow-disk-for-seconds"),
     pytest.param(334892, id="slow-reader-whose-end-of-stream-came-behind-what-it-does-not-read"),
     pytest.param(330105, id="slow-reader-whose-answers-outgrew-its-window"),
+    pytest.param(337914, id="answer-of-a-leader-that-died-in-the-same-step"),
 ]
 FAILED_EARLIER = [
+    pytest.param(321034, id="newer-producer-epoch-at-a-leader-that-was-cut-off-for-longer-than-its-session"),
     pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
     pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
     pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
