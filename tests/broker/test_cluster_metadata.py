@@ -21,6 +21,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.storage.checkpoints import PARTITION_METADATA
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.simulation.judge import Judge
 from tests.simulation.wire import Wire, connect
@@ -200,7 +201,10 @@ def test_broker_deletes_logs_of_topics_deleted_while_down(cluster: Cluster) -> N
     cluster.run(story())
 
 
-def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster) -> None:
+@pytest.mark.parametrize("has_lost_its_id", [False, True])
+def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster, has_lost_its_id: bool) -> None:
+    """A power failure may take the topic id of a log of which nothing was flushed."""
+
     async def story() -> None:
         nodes = await three(cluster)
         first, second, absent = nodes
@@ -210,6 +214,8 @@ def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster) ->
         await cluster.stop(absent)
         await cluster.spawn(first, moves(first, "moved", [1, 2]))
         await cluster.until(lambda: first.partition("moved", 0).replicas == (1, 2))
+        if has_lost_its_id:
+            absent.disk.remove(Path("/data/moved-0") / PARTITION_METADATA)
         back = cluster.boot(3, absent.disk)
         await back.started
 

@@ -63,15 +63,14 @@ class DeletedTopics:
             topic = self._metadata.image.topic(name)
             if log.topic_id in deleted or (log.topic_id is None and name in names):
                 self._runtime.guard(self._delete, name, index)
-            elif topic is not None and log.topic_id is None:
-                directory.assign_topic_id(log, topic.topic_id)
-            elif topic is None or topic.topic_id != log.topic_id or index >= len(topic.partitions):
+            elif topic is None or log.topic_id not in (None, topic.topic_id) or index >= len(topic.partitions):
                 self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
             elif node_id not in topic.partitions[index].replicas:
-                self._runtime.log.metadata.info(
-                    "a partition was moved away while this broker was down", topic=name, partition=index
-                )
+                why = "a partition was moved away while this broker was down"
+                self._runtime.log.metadata.info(why, topic=name, partition=index)
                 self._runtime.guard(self._delete, name, index)
+            elif log.topic_id is None:
+                directory.assign_topic_id(log, topic.topic_id)
 
     def _delete(self, name: str, index: int) -> None:
         try:
