@@ -20,7 +20,6 @@ SEEDS_SIMULATED = int(os.environ.get("OTTLA_SEEDS_SIMULATED", "0"))
 MEET_MOST = (92, 12, 97, 22, 118, 122, 87, 42, 126, 239)
 # These run always, the others at night: the broker has changed since they failed, and each has another story now.
 FAILED_LATELY = [
-    pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
     pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
     pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
     pytest.param(321034, id="newer-producer-epoch-at-a-leader-that-was-cut-off-for-longer-than-its-session"),
@@ -30,8 +29,10 @@ FAILED_LATELY = [
     pytest.param(328420, id="names-that-an-abandoned-swap-gave-and-no-flush-synced"),
     pytest.param(330164, id="fetch-of-a-replica-that-left-and-was-assigned-again"),
     pytest.param(332163, id="abort-in-the-place-of-a-commit-that-was-emptied"),
+    pytest.param(332318, id="batch-that-overtook-a-refused-one-when-its-producer-was-forgotten"),
 ]
 FAILED_EARLIER = [
+    pytest.param(318095, id="time-looked-for-in-a-batch-that-rotted"),
     pytest.param(308553, id="epoch-of-an-emptied-marker-beside-those-that-had-the-marker"),
     pytest.param(308586, id="transaction-whose-topics-were-deleted-before-its-end"),
     pytest.param(310315, id="newer-epoch-that-was-never-committed-beside-all-that-lost-power"),
