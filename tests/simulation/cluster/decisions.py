@@ -37,6 +37,14 @@ class Decided(NamedTuple):
     """Partitions of it in which no marker has been replicated yet, and which have not been deleted either."""
 
 
+class ControlBatch(NamedTuple):
+    where: Participant
+    offset: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+
+
 class OpenTransaction(NamedTuple):
     """In the leader of a partition."""
 
@@ -58,8 +66,10 @@ class Decisions:
         self._answered: Counter[Decision] = Counter()
         self._participants: dict[Decision, set[Participant]] = {}
         self._markers: dict[tuple[Participant, Decision], set[int]] = {}
+        # Markers that compaction has emptied in any replica.
+        self._emptied: set[ControlBatch] = set()
         # Within the step that is looked at: its parts are looked at in any order.
-        self._written: list[tuple[Participant, int, Decision]] = []
+        self._written: list[tuple[ControlBatch, bool]] = []
         self._completed: list[tuple[str, Decided]] = []
         # By transactional id.
         self._decided: dict[str, Decided] = {}
@@ -84,10 +94,12 @@ class Decisions:
 
     def marker_came(self, where: Participant, header: BatchHeader, content: memoryview) -> None:
         """To any replica."""
-        marker = marker_of(content)
-        if marker is not None:
-            decision = Decision(header.producer_id, header.producer_epoch, marker.is_commit)
-            self._written.append((where, header.base_offset, decision))
+        marker, epoch = marker_of(content), header.partition_leader_epoch
+        batch = ControlBatch(where, header.base_offset, epoch, header.producer_id, header.producer_epoch)
+        if marker is None:
+            self._emptied.add(batch)
+        else:
+            self._written.append((batch, marker.is_commit))
 
     def note_deleted(self, index: int, held: Mapping[str, Any], find: Callable[[str, int], Any]) -> None:
         """A coordinator holds these entries, and its broker's metadata finds None for a partition that was deleted: it
@@ -137,10 +149,8 @@ class Decisions:
 
     def end_step(self) -> None:
         """The step has been seen whole."""
-        for where, offset, decision in self._written:
-            self._markers.setdefault((where, decision), set()).add(offset)
-            if decision.producer_id in self._ids and where not in self._participants.get(decision, ()):
-                self._violated("I-36", f"{where} has a marker of {decision} at {offset}, which was not decided")
+        for batch, is_commit in self._written:
+            self._check_marker(batch, Decision(batch.producer_id, batch.producer_epoch, is_commit))
         self._written.clear()
         for decided in self._decided.values():
             self._note_replicated(decided)
@@ -149,6 +159,22 @@ class Decisions:
             for where in sorted(decided.missing):
                 self._violated("I-36", f"{transactional_id} is complete, {where} has no marker of {decided.decision}")
         self._completed.clear()
+
+    def _check_marker(self, batch: ControlBatch, decision: Decision) -> None:
+        where = batch.where
+        if decision.producer_id in self._ids and not self._has_part(where, decision):
+            if self._replaces_emptied(batch, decision):
+                return
+            self._violated("I-36", f"{where} has a marker of {decision} at {batch.offset}, which was not decided")
+        self._markers.setdefault((where, decision), set()).add(batch.offset)
+
+    def _has_part(self, where: Participant, decision: Decision) -> bool:
+        return where in self._participants.get(decision, ())
+
+    def _replaces_emptied(self, batch: ControlBatch, decision: Decision) -> bool:
+        """A replica that was away until a COMMIT was emptied has an ABORT at its offset (§45.5)."""
+        is_abort, committed = not decision.is_commit, decision._replace(is_commit=True)
+        return is_abort and batch in self._emptied and self._has_part(batch.where, committed)
 
     def _note_replicated(self, decided: Decided) -> None:
         """A topic that is deleted later takes its markers along."""

@@ -47,7 +47,8 @@ class IdempotentProducer:
     waiting: deque[Batch] = field(default_factory=deque)
     """Sent or not, and not acknowledged."""
     next_sequences: dict[Partition, int] = field(default_factory=dict)
-    known_at: set[Partition] = field(default_factory=set)
+    acknowledged_to: dict[Partition, int] = field(default_factory=dict)
+    """The end offset of the last batch that was acknowledged."""
     sent: int = 0
     beginnings: int = 0
 
@@ -87,13 +88,17 @@ class IdempotentProducer:
         if self.waiting or self.world.writing_is_over:
             return
         partition = self.rng.choice(self.world.partitions)
-        # Where a producer is new, a broker accepts any first sequence (§13.6.2 e), also that of a batch which has
-        # overtaken a refused one: only Kafka's clients that wait here are safe.
-        # Brokers that forget producers forget them partition by partition.
-        is_known = partition in self.known_at and not self.world.plan.expires_producers
-        count = self.rng.choice([1, 1, 2, IN_FLIGHT_MAX]) if is_known else 1
+        count = self.rng.choice([1, 1, 2, IN_FLIGHT_MAX]) if self._is_known(partition) else 1
         for _ in range(count):
             self.waiting.append(self._next_batch(partition))
+
+    def _is_known(self, partition: Partition) -> bool:
+        """Where a producer is new, a broker accepts any first sequence (§13.6.2 e), also that of a batch which has
+        overtaken a refused one: only Kafka's clients that wait here are safe. It is new again to a replica that has
+        begun its log again at its leader's log start (§14.5.4), once all its batches are deleted. Brokers that forget
+        producers forget them partition by partition."""
+        is_kept = self.acknowledged_to.get(partition, 0) > self.world.deleted_before(partition)
+        return is_kept and not self.world.plan.expires_producers
 
     def _next_batch(self, partition: Partition) -> Batch:
         values = [f"{self.name}/{self.sent + number}" for number in range(self.rng.randint(1, 4))]
@@ -112,11 +117,12 @@ class IdempotentProducer:
                 return
             partition = self.waiting[0].partition
             wire, _ = await self.client.leader(partition)
-            for batch in self.waiting:
+            together = list(self.waiting) if self._is_known(partition) else [self.waiting[0]]
+            for batch in together:
                 if not batch.first_sent_us:
                     batch.first_sent_us = self.world.now_us
                     batch.deleted_before = self.world.deleted_before(batch.partition)
-            requests = [produce_request(batch.partition, batch.records, ACKS_ALL) for batch in self.waiting]
+            requests = [produce_request(batch.partition, batch.records, ACKS_ALL) for batch in together]
             calls = [
                 self.world.loop.create_task(wire.call(request, self.version, within_ms=REQUEST_TIMEOUT_MS))
                 for request in requests
@@ -145,8 +151,9 @@ class IdempotentProducer:
         batch = self.waiting[0]
         if error is ErrorCode.NONE or error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self.waiting.popleft()
-            self.known_at.add(batch.partition)
             offset = answer.base_offset if error is ErrorCode.NONE else UNKNOWN_OFFSET
+            if offset != UNKNOWN_OFFSET:
+                self.acknowledged_to[batch.partition] = offset + len(batch.values)
             sequence = (self.producer_id, self.producer_epoch, batch.base_sequence)
             acknowledged(self.world, batch.partition, offset, batch.values, ACKS_ALL, sequence)
             return True
@@ -172,7 +179,7 @@ class IdempotentProducer:
         self.producer_id = NO_PRODUCER_ID
         self.beginnings += 1
         self.waiting.clear()
-        self.known_at.clear()
+        self.acknowledged_to.clear()
         self.next_sequences.clear()
 
 

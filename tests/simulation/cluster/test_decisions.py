@@ -14,9 +14,9 @@ from ottla.coordinator.transactions.entry import (
 )
 from ottla.coordinator.transactions.participants import Participant, Participants
 from ottla.coordinator.transactions.records import build_transaction_key, build_transaction_value
-from ottla.protocol.records.batch import parse_batch_header
+from ottla.protocol.records.batch import assign_offset_and_epoch, parse_batch_header
 from ottla.protocol.records.control import TransactionMarker, build_marker
-from ottla.protocol.records.record import Record, build_batch
+from ottla.protocol.records.record import Record, build_batch, rebuild_batch
 from tests.fakes.disk import FakeDisk
 from tests.simulation.cluster.decisions import Decisions, OpenTransaction
 from tests.simulation.cluster.known_ids import states_in
@@ -66,9 +66,20 @@ class Judged:
             self.high_watermark = self.log.log_end_offset
             self.decisions.read_on(self)
 
-    def mark(self, commit: bool = COMMIT, *, epoch: int = 0, where: tuple[str, int] = PLACE, offset: int = 1) -> None:
+    def mark(
+        self,
+        commit: bool = COMMIT,
+        *,
+        epoch: int = 0,
+        where: tuple[str, int] = PLACE,
+        offset: int = 1,
+        leader_epoch: int = 0,
+        is_emptied: bool = False,
+    ) -> None:
         marker = build_marker(TransactionMarker(commit, 0), producer_id=PRODUCER, producer_epoch=epoch, timestamp=NOW)
-        marker[0:8] = offset.to_bytes(8, "big")
+        assign_offset_and_epoch(marker, 0, offset, leader_epoch)
+        if is_emptied:
+            marker = rebuild_batch(parse_batch_header(marker), [])
         self.decisions.marker_came(where, parse_batch_header(marker), memoryview(marker))
 
     def held(self) -> dict[str, Any]:
@@ -143,6 +154,46 @@ def test_marker_that_was_not_decided_is_found(judged: Judged, marker: dict[str, 
     assert judged.violated() == []
 
     judged.mark(**marker)
+
+    assert judged.violated() == ["I-36"]
+
+
+def test_abort_may_replace_an_emptied_commit(judged: Judged) -> None:
+    """§45.5: in a replica that was away until then."""
+    judged.say(ONGOING, COMMITTING)
+    judged.mark(), judged.mark(is_emptied=True)
+
+    judged.mark(commit=False)
+
+    assert judged.violated() == []
+
+
+@pytest.mark.parametrize(
+    ("emptied", "marker"),
+    [
+        ({"offset": 2}, {"commit": False}),
+        ({"leader_epoch": 1}, {"commit": False}),
+        ({"epoch": 1}, {"commit": False}),
+        ({"where": OTHER}, {"commit": False}),
+        ({"epoch": 1}, {"commit": False, "epoch": 1}),
+        ({"where": OTHER}, {"commit": False, "where": OTHER}),
+    ],
+    ids=["offset", "leader epoch", "producer epoch", "partition", "undecided epoch", "partition without a part"],
+)
+def test_abort_replaces_only_the_very_commit(judged: Judged, emptied: dict[str, Any], marker: dict[str, Any]) -> None:
+    judged.say(ONGOING, COMMITTING)
+    judged.mark(is_emptied=True, **emptied)
+
+    judged.mark(**marker)
+
+    assert judged.violated() == ["I-36"]
+
+
+def test_commit_does_not_replace_an_emptied_abort(judged: Judged) -> None:
+    judged.say(ONGOING, ABORTING)
+    judged.mark(commit=False, is_emptied=True)
+
+    judged.mark(commit=True)
 
     assert judged.violated() == ["I-36"]
 

@@ -40,7 +40,7 @@ LOGS_FOUND_BY = {
 UPKEEP_FOUND_BY = {
     "reads without checksums": 42,
     "compacts beyond the high watermark": 16,
-    "compacts no more once refused": 91,
+    "compacts no more once refused": 161,
     "removes a tombstone before its record": 7,
     "writes no tombstones for deleted groups": 7,
     "deletes no offset": 7,
@@ -101,7 +101,7 @@ CLIENTS_FOUND_BY = {
 }
 THREADS_FOUND_BY = {
     "calls durable what was appended during a sync": 10,
-    "calls names durable that came during a sync": 213,
+    "calls names durable that came during a sync": 468,
 }
 ALL_FOUND_BY = (
     FOUND_BY

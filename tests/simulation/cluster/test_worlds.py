@@ -20,18 +20,20 @@ SEEDS_SIMULATED = int(os.environ.get("OTTLA_SEEDS_SIMULATED", "0"))
 MEET_MOST = (92, 12, 97, 22, 118, 122, 87, 42, 126, 239)
 # These run always, the others at night: the broker has changed since they failed, and each has another story now.
 FAILED_LATELY = [
-    pytest.param(322828, id="marker-of-a-coordinator-that-was-replaced-and-does-not-know-it"),
-    pytest.param(326655, id="eligible-leader-killed-while-it-dropped-what-its-leader-had-deleted"),
     pytest.param(327022, id="emptied-marker-of-a-transaction-that-a-follower-has-open"),
     pytest.param(328420, id="names-that-an-abandoned-swap-gave-and-no-flush-synced"),
     pytest.param(330164, id="fetch-of-a-replica-that-left-and-was-assigned-again"),
-    pytest.param(336622, id="compaction-by-a-transaction-whose-marker-was-not-committed"),
-    pytest.param(331069, id="slow-reader-that-was-answered-from-a-slow-disk-for-seconds"),
-    pytest.param(334892, id="slow-reader-whose-end-of-stream-came-behind-what-it-does-not-read"),
     pytest.param(330105, id="slow-reader-whose-answers-outgrew-its-window"),
+    pytest.param(331069, id="slow-reader-that-was-answered-from-a-slow-disk-for-seconds"),
+    pytest.param(332163, id="abort-in-the-place-of-a-commit-that-was-emptied"),
+    pytest.param(332318, id="batch-that-overtook-a-refused-one-when-its-producer-was-forgotten"),
+    pytest.param(334892, id="slow-reader-whose-end-of-stream-came-behind-what-it-does-not-read"),
+    pytest.param(336622, id="compaction-by-a-transaction-whose-marker-was-not-committed"),
     pytest.param(337914, id="answer-of-a-leader-that-died-in-the-same-step"),
 ]
 FAILED_EARLIER = [
+    pytest.param(326655, id="eligible-leader-killed-while-it-dropped-what-its-leader-had-deleted"),
+    pytest.param(322828, id="marker-of-a-coordinator-that-was-replaced-and-does-not-know-it"),
     pytest.param(321034, id="newer-producer-epoch-at-a-leader-that-was-cut-off-for-longer-than-its-session"),
     pytest.param(319534, id="offset-of-a-topic-that-its-group-had-not-subscribed-to"),
     pytest.param(318669, id="transition-refused-by-a-log-that-failed-before-its-record-was-committed"),
