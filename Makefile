@@ -8,6 +8,9 @@ PIPELINE_BIN = $(PIPELINE_VENV)/bin
 # The newest Spark that the jobs fit, beside the one that constraints.txt pins.
 NEWEST_SPARK = 4.1.1
 NEWEST_VENV = .venv-pipeline-newest
+# Another Python than that of the tests, for what must not differ between the two.
+OTHER_PYTHON ?= python3.13
+OTHER_VENV = .venv-other
 SEEDS ?= 300
 N ?= 200000
 MINUTES ?= 2
@@ -15,7 +18,7 @@ SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline test-pipeline-newest test-oldest-pytest check check-pipeline rebalance record sim sim-reach storm siege differential fuzz nightly bench bench-pipeline docs dist clean
+.PHONY: serve test pipeline test-pipeline test-pipeline-newest test-oldest-pytest check check-pipeline rebalance record sim sim-reach sim-pythons storm siege differential fuzz nightly bench bench-pipeline docs dist clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -68,6 +71,11 @@ sim: $(VENV)/ready-dev
 sim-reach: $(VENV)/ready-dev
 	$(BIN)/python -m tests.simulation.reach --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) $(if $(REACH),--at-least $(REACH)) --jobs $(shell nproc)
 
+# The same seeds take the same steps on OTHER_PYTHON, in an environment of its own.
+sim-pythons: $(VENV)/ready-dev
+	$(MAKE) VENV=$(OTHER_VENV) PYTHON=$(OTHER_PYTHON) $(OTHER_VENV)/ready-dev
+	$(BIN)/python -m tests.simulation.pythons --other $(OTHER_VENV)/bin/python
+
 # Three broker processes and etcd, killed and paused for MINUTES under real clients; SEED=s repeats what was done when.
 storm: $(VENV)/ready-dev
 	$(BIN)/python -m tests.storm --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -105,6 +113,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	$(MAKE) test-oldest-pytest
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
+	if command -v $(OTHER_PYTHON); then $(MAKE) sim-pythons; else echo "sim-pythons: skipped, there is no $(OTHER_PYTHON)"; fi
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) differential N=20000 $(if $(FIRST),SEED=$(FIRST))
@@ -162,4 +171,4 @@ $(PIPELINE_VENV)/classes: $(PIPELINE_VENV)/ready
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PIPELINE_VENV) $(NEWEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PIPELINE_VENV) $(NEWEST_VENV) $(OTHER_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
