@@ -131,7 +131,7 @@ def test_dirty_ratio_is_of_the_bytes_that_no_pass_has_seen() -> None:
 
 def test_largest_dirty_ratio_is_that_of_the_last_whole_round(world: World) -> None:
     log = filled(FakeDisk())
-    partition: Any = SimpleNamespace(log=log, topic="t", index=0, last_stable_offset=log.log_end_offset)
+    partition: Any = SimpleNamespace(log=log, topic="t", index=0, high_watermark=log.log_end_offset)
     cleaner = Cleaner(world.runtime, [partition], lambda: None)
     cleaner.start()
     assert cleaner.dirty_ratio_max is None

@@ -22,12 +22,17 @@ class Parked:
 ALIVE, GONE = "a connection between brokers", "a connection that has ended"
 
 
-def world_with(*parked: tuple[bool, str]) -> Any:
-    """One broker with three connections of others, and these parked fetches: of a follower or not, and whose."""
+HERE, ELSEWHERE = (1, 2), (2, 3)
+
+
+def world_with(*parked: tuple[bool, str], replicas: tuple[int, ...] = HERE) -> Any:
+    """One broker with three connections of others, and these parked fetches: of a follower or not, and whose. It has the
+    log of a partition with these replicas."""
     operations = [
         SimpleNamespace(is_of_follower=is_of_follower, _context=SimpleNamespace(connection=connection))
         for is_of_follower, connection in parked
     ]
+    topic = SimpleNamespace(topic_id=b"id of t", partitions=[SimpleNamespace(replicas=replicas)])
     broker = SimpleNamespace(
         server=SimpleNamespace(
             connections=[ALIVE] * 3,
@@ -36,9 +41,13 @@ def world_with(*parked: tuple[bool, str]) -> Any:
         ),
         fetch_sessions=SimpleNamespace(_of_connection={}, _sessions={}, consumers_bytes=0),
         replicas=SimpleNamespace(delayed_fetch=Parked(operations)),
+        parts=SimpleNamespace(
+            log_directory=SimpleNamespace(logs={("t", 0): SimpleNamespace(topic_id=b"id of t")}),
+        ),
+        metadata=SimpleNamespace(image=SimpleNamespace(topic=lambda name: topic)),
     )
     process = object()
-    node = SimpleNamespace(host="broker-1", broker=broker, broker_process=process)
+    node = SimpleNamespace(node_id=1, host="broker-1", broker=broker, broker_process=process)
     near = SimpleNamespace(peer=SimpleNamespace(context={PROCESS: process}))
     return SimpleNamespace(nodes={1: node}, network=SimpleNamespace(connections=[near] * 3))
 
@@ -56,3 +65,7 @@ def test_fetches_of_followers_may_be_parked() -> None:
 )
 def test_a_parked_fetch_of_who_has_gone_is_found(parked: tuple[bool, str], found: str) -> None:
     assert held_too_much(world_with((True, ALIVE), parked)) == [found]
+
+
+def test_the_log_of_a_partition_that_was_moved_away_is_found() -> None:
+    assert held_too_much(world_with(replicas=ELSEWHERE)) == ["broker-1 has logs of ['t-0'], which were moved away"]
