@@ -26,8 +26,8 @@ HERE, ELSEWHERE = (1, 2), (2, 3)
 
 
 def world_with(*parked: tuple[bool, str], replicas: tuple[int, ...] = HERE) -> Any:
-    """One broker with three connections of others, and these parked fetches: of a follower or not, and whose. It has the
-    log of a partition with these replicas."""
+    """One broker with three connections of others, and these parked fetches: of a follower or not, and whose; with the
+    log of a partition that has these replicas."""
     operations = [
         SimpleNamespace(is_of_follower=is_of_follower, _context=SimpleNamespace(connection=connection))
         for is_of_follower, connection in parked
