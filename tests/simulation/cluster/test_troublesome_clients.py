@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from ottla.broker.server import socket_server
-from ottla.protocol.codec import encode
+from ottla.protocol.codec import decode_whole, encode
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.schema import is_flexible
 from tests.fuzz import payloads
 from tests.simulation.cluster.hostile.asks import FAMILIES, STRANGER, Surroundings
-from tests.simulation.cluster.hostile.client import CLOSES, Asked, HostileClient, error_codes
+from tests.simulation.cluster.hostile.client import CLOSES, HEADER_BYTES, Asked, HostileClient, error_codes
 from tests.simulation.cluster.slow_reading import LITTLE_BYTES, UNREAD_BYTES_MAX, SlowReader, little_memory
 from tests.simulation.cluster.topic_ids import ShortLivedReader
 from tests.simulation.cluster.world import ClusterWorld
@@ -106,6 +108,24 @@ def test_a_heartbeat_that_is_answered_after_its_loading_is_over() -> None:
     hosted[0].is_loading = False
 
     assert asked.may_have_been_loading
+
+
+def test_no_damaged_request_makes_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ClusterWorld(0)
+    client, rng = HostileClient(world, random.Random(0)), random.Random(0)
+
+    monkeypatch.setattr(client, "_surroundings", lambda: surroundings(rng.randrange(100)))
+    frames = [client._damaged_request(rng) for _ in range(500)]
+    world.loop.close()
+
+    creations = [frame for frame in frames if int.from_bytes(frame[4:6], "big") == CreateTopicsRequest.API_KEY]
+    assert creations
+    for frame in creations:
+        version = int.from_bytes(frame[6:8], "big")
+        # Flexible headers end with their tagged fields.
+        start = HEADER_BYTES + is_flexible(CreateTopicsRequest, version)
+        (topic,) = decode_whole(CreateTopicsRequest, version, frame, start).topics
+        assert topic.num_partitions <= 1
 
 
 @pytest.mark.parametrize("payload", CLOSES, ids=lambda payload: payload.__name__)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.client import WireClient
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest
+from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.schema import Message
 from tests.fuzz import payloads
@@ -40,6 +42,7 @@ ANYTHING: tuple[payloads.Payload, ...] = (
     payloads.hostile_count,
     payloads.truncated,
 )
+MAKES_PARTITIONS = (CreateTopicsRequest, CreatePartitionsRequest)
 # After so long nothing from before the calm is under way.
 CALM_MS = 6_000
 LOOK_MS, LOOKS = 100, 30
@@ -164,11 +167,13 @@ class HostileClient:
             transport.abort()
 
     def _damaged_request(self, rng: random.Random) -> bytes:
-        """Behind a header that is right. Not of groups: the one that joins has to be a stranger to them."""
+        """Behind a header that is right. Not of groups: the one that joins has to be a stranger to them. What makes
+        partitions stays as it is: a damaged count may be one of thousands that a broker is right to make."""
         families = [family for family in FAMILIES if family is not OF_GROUPS]
         request, version = rng.choice(rng.choice(families))(self._surroundings())
         frame = WireClient(NAME).send(request, version)
-        body = frame[4:HEADER_BYTES] + damage(frame[HEADER_BYTES:], rng)
+        damaged = damage(frame[HEADER_BYTES:], rng)
+        body = frame[4:] if isinstance(request, MAKES_PARTITIONS) else frame[4:HEADER_BYTES] + damaged
         return len(body).to_bytes(4, "big") + body
 
     def _surroundings(self) -> Surroundings:
