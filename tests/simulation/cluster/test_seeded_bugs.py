@@ -101,7 +101,7 @@ CLIENTS_FOUND_BY = {
 }
 THREADS_FOUND_BY = {
     "calls durable what was appended during a sync": 10,
-    "calls names durable that came during a sync": 468,
+    "calls names durable that came during a sync": 557,
 }
 ALL_FOUND_BY = (
     FOUND_BY
