@@ -113,7 +113,7 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	$(MAKE) test-oldest-pytest
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
-	if command -v $(OTHER_PYTHON); then $(MAKE) sim-pythons; else echo "sim-pythons: skipped, there is no $(OTHER_PYTHON)"; fi
+	if $(OTHER_PYTHON) --version; then $(MAKE) sim-pythons; else echo "sim-pythons: skipped, there is no $(OTHER_PYTHON)"; fi
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) differential N=20000 $(if $(FIRST),SEED=$(FIRST))
