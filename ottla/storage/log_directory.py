@@ -32,7 +32,7 @@ from ottla.storage.recovery import LogHistory, RecoveryProgress, find_log
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
-DELETE_SUFFIX = "-delete"
+DELETE_SUFFIX, STRAY_SUFFIX = "-delete", "-stray"
 FILE_NAME_BYTES_MAX = 255
 
 ConfigOf = Callable[[str], LogConfig]
@@ -226,14 +226,29 @@ class LogDirectory:
         except OSError as error:
             raise storage_error("delete", log.directory, error) from error
 
+    def set_stray_aside(self, topic: str, partition: int) -> Path:
+        """Take out a log whose replicas are all elsewhere. Its files stay, under a name as Kafka's stray logs have, and no
+        start loads them. Raises KafkaStorageError if the directory keeps its name, and then the log stays."""
+        log, number = self._logs[topic, partition], 1
+        while self._files.exists(target := self._name_aside(log.directory, number, STRAY_SUFFIX)):
+            number += 1
+        try:
+            self._files.rename(log.directory, target)
+        except OSError as error:
+            raise storage_error("set aside", log.directory, error) from error
+        self._logs.pop((topic, partition)).close_deleted()
+        return target
+
     def _put_aside(self, directory: Path, due_ms: int) -> None:
         self._removed_count += 1
-        ending = f".{self._removed_count}{DELETE_SUFFIX}"
-        stem = directory.name[: FILE_NAME_BYTES_MAX - len(ending)]
-        target = Path(f"{self.path}/{stem}{ending}")
+        target = self._name_aside(directory, self._removed_count, DELETE_SUFFIX)
         self._files.rename(directory, target)
         self._not_renamed.pop(directory, None)
         self._removed.append((due_ms, target))
+
+    def _name_aside(self, directory: Path, number: int, suffix: str) -> Path:
+        ending = f".{number}{suffix}"
+        return Path(f"{self.path}/{directory.name[: FILE_NAME_BYTES_MAX - len(ending)]}{ending}")
 
     def has_log_of(self, topic_ids: Collection[bytes]) -> set[bytes]:
         """Those of the topics whose files are here, in a log or under the name of one that was deleted."""

@@ -202,7 +202,7 @@ def test_broker_deletes_logs_of_topics_deleted_while_down(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("has_lost_its_id", [False, True])
-def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster, has_lost_its_id: bool) -> None:
+def test_broker_sets_logs_aside_that_were_moved_while_down(cluster: Cluster, has_lost_its_id: bool) -> None:
     """A power failure may take the topic id of a log of which nothing was flushed."""
 
     async def story() -> None:
@@ -219,7 +219,8 @@ def test_broker_deletes_logs_of_partitions_moved_while_down(cluster: Cluster, ha
         back = cluster.boot(3, absent.disk)
         await back.started
 
-        assert log_directories(back) == {"stays-0"}
+        assert log_directories(back) == {"stays-0", "moved-0.1-stray"}
+        assert [replica.topic for replica in back.broker.replicas] == ["stays"]
         assert log_directories(first) == {"moved-0", "stays-0"}
         await cluster.stop_all(first, second, back)
 

@@ -3,8 +3,8 @@
 A deletion leaves a mark that names the brokers with replicas. A broker that is up deletes its logs when the topic
 leaves the image; one that was down does it at its next start, by the mark. From time to time each broker that has no
 such log any more, durably, takes itself out of the marks, and a mark that names no broker goes. A log of a partition
-whose replicas are all elsewhere is deleted in the same way: each start reads the image again, and the move ended
-when the others had everything. A log of a topic that the image does not know is nothing that anybody deleted: it stays.
+whose replicas are all elsewhere was moved away while its broker was down: it is set aside, not deleted, for the image
+may be an older one that an operator has put back. So may be one that does not know the log's topic: that log stays.
 """
 
 import asyncio
@@ -53,7 +53,8 @@ class DeletedTopics:
         return self._metadata.deletion_marks
 
     def _finish(self) -> None:
-        """At the start: delete the logs of topics whose deletion this broker has missed, and of moved partitions."""
+        """At the start: delete the logs of topics whose deletion this broker has missed; set those of moved partitions
+        aside."""
         deleted = {mark.topic_id for mark in self._marks.values()}
         # A power failure may take the topic id from a log of which nothing was flushed yet: nothing in it is promised.
         node_id = self._runtime.node_id
@@ -66,9 +67,7 @@ class DeletedTopics:
             elif topic is None or log.topic_id not in (None, topic.topic_id) or index >= len(topic.partitions):
                 self._runtime.log.metadata.warning("a log of no known topic is left alone", topic=name, partition=index)
             elif node_id not in topic.partitions[index].replicas:
-                why = "a partition was moved away while this broker was down"
-                self._runtime.log.metadata.info(why, topic=name, partition=index)
-                self._runtime.guard(self._delete, name, index)
+                self._runtime.guard(self._set_aside, name, index)
             elif log.topic_id is None:
                 directory.assign_topic_id(log, topic.topic_id)
 
@@ -77,6 +76,16 @@ class DeletedTopics:
             self._directory.delete_log(name, index, now_wall_ms=self._runtime.broker_clock.wall_ms())
         finally:
             self._log_deleted()
+
+    def _set_aside(self, name: str, index: int) -> None:
+        target = self._directory.set_stray_aside(name, index)
+        self._log_deleted()
+        self._runtime.log.metadata.warning(
+            "a partition was moved away while this broker was down: its log is set aside",
+            topic=name,
+            partition=index,
+            directory=str(target),
+        )
 
     def _concerns(self, mark: DeletionMark) -> bool:
         return has_to_tidy(self._runtime.node_id, mark, self._metadata.image.brokers)

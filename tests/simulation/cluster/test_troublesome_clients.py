@@ -78,6 +78,23 @@ def test_a_hostile_request_that_is_not_refused_is_found(code: ErrorCode, is_foun
     assert bool(world.judge.violations) is is_found
 
 
+@pytest.mark.parametrize(
+    ("codes", "is_found"),
+    [
+        ((ErrorCode.NONE,), False),
+        ((ErrorCode.UNKNOWN_SERVER_ERROR,), True),
+        ((ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR), True),
+    ],
+)
+def test_while_groups_load_only_no_error_is_no_refusal(codes: tuple[ErrorCode, ...], is_found: bool) -> None:
+    world = ClusterWorld(0)
+
+    HostileClient(world, random.Random(0))._judge("heartbeat", "a request", response(*codes), may_be_loading=True)
+    world.loop.close()
+
+    assert bool(world.judge.violations) is is_found
+
+
 def groups_of(hosted: Any) -> Any:
     topic = SimpleNamespace(partition_of=lambda _: hosted[0])
     return SimpleNamespace(
