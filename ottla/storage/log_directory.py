@@ -227,7 +227,7 @@ class LogDirectory:
             raise storage_error("delete", log.directory, error) from error
 
     def set_stray_aside(self, topic: str, partition: int) -> Path:
-        """Take out a log whose replicas are all elsewhere. Its files stay, under a name like that of Kafka's stray logs.
+        """Take out a log whose replicas are all elsewhere. Its files stay, under a name like Kafka's stray logs.
         Raises KafkaStorageError if the directory keeps its name, and then the log stays."""
         log, number = self._logs[topic, partition], 1
         while self._files.exists(target := self._name_aside(log.directory, number, STRAY_SUFFIX)):
