@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.config.server import ServerConfig
+from ottla.broker.histogram import Histogram
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
+from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.socket_server import CLOSE_TIMEOUT_MS, Server
 from ottla.replication.fetch_session_cache import FetchSessionCache
 from ottla.timer.wheel import TimingWheel
@@ -117,6 +119,22 @@ def test_a_client_that_has_just_read_everything_is_not_idle(world: World) -> Non
     world.pass_ms(IDLE_MS - 1)
 
     assert world.log.reasons() == []
+
+
+def test_a_client_that_was_just_answered_is_not_idle(world: World) -> None:
+    """As in Kafka, where each write moves the deadline."""
+    request = RequestContext(world.connection)
+    api = SimpleNamespace(key=1, name="Fetch")
+    request.route = SimpleNamespace(api=api, parked=Histogram(), response_bytes=0)  # type: ignore[assignment]
+    request.park()
+    world.pass_ms(IDLE_MS - 1)
+    request.complete(None, b"answer")
+
+    world.pass_ms(IDLE_MS - 1)
+    assert (world.transport.ended, world.log.reasons()) == ("", [])
+    world.pass_ms(1)
+
+    assert world.log.reasons() == [f"idle for {IDLE_MS} ms"]
 
 
 @pytest.mark.parametrize("unread_bytes", [50, 5000])

@@ -60,18 +60,15 @@ class Connection(asyncio.BufferedProtocol):
         # How many requests of the present read event had its last route; those before are in `_runs`.
         self.run_route: Route | None = None
         self.run_count = 0
-        self._runs = owner.times.runs
-        self._routes, self._buffers = owner.dispatcher.routes, owner.receive_buffers
+        self._runs, self._routes, self._buffers = owner.times.runs, owner.dispatcher.routes, owner.receive_buffers
         self._memory, self._turns, self.fetch_room = owner.memory, owner.turns, owner.memory.fetch_room
         self.transport: asyncio.Transport | None = None
-        self.peer_host = ""
+        self.peer_host, self.principal, self.buffer = "", ANONYMOUS, NOTHING
         self.client: ClientIdentity | None = None
         self.gate: LoginGate | None = None
-        self.principal = ANONYMOUS
         self.last_event_ns = 0  # When the last read event began, or responses were read.
         # The server's, which closes connections that are idle, and aborts those that do not get closed.
         self.idle_timer: TimerEntry | None = None
-        self.buffer = NOTHING
         self._context: RequestContext | None = None
         self._kept: KeptBytes | None = None  # The beginning of a frame, or whatever arrives during a hold.
         self.holds = self._held_bytes = 0
@@ -85,6 +82,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_closed(self) -> bool:
         """Whether responses go nowhere any more."""
         return bool(self.holds & CLOSED)
+
+    @property
+    def active_ns(self) -> int:
+        """When a request came last, or one that was parked was answered; on the monotonic clock."""
+        return max(self.last_event_ns, self._responses.answered_ns)
 
     @property
     def parked(self) -> tuple[RequestContext, ...]:

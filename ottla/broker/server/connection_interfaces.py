@@ -157,8 +157,8 @@ class ConnectionTimes(Protocol):
         """A read event is over that had several runs, or was slow."""
         ...
 
-    def count_parked(self, request: Any) -> None:
-        """The response of a request that was parked leaves."""
+    def count_parked(self, request: Any) -> int:
+        """The response of a request that was parked leaves, at the time that this gives, in ns."""
         ...
 
 

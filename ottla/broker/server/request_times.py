@@ -58,9 +58,10 @@ class RequestTimes:
             self._count_slow(duration_ns, connection)
         self.runs.clear()
 
-    def count_parked(self, request: RequestContext) -> None:
-        """Its answer leaves."""
-        duration_ns = self._runtime.clock.now_ns() - request.began_ns
+    def count_parked(self, request: RequestContext) -> int:
+        """Its answer leaves, at the time that this gives, in ns."""
+        now_ns = self._runtime.clock.now_ns()
+        duration_ns = now_ns - request.began_ns
         # Followers' fetches and OffsetCommit are all parked.
         times = request.route.parked.counts
         times[(duration_ns >> UNIT_BITS).bit_length()] += 1
@@ -81,6 +82,7 @@ class RequestTimes:
                 response_bytes=request.response_bytes,
                 waited=True,
             )
+        return now_ns
 
     def _count_slow(self, duration_ns: int, connection: TimedConnection) -> None:
         self.slow_events += 1

@@ -31,14 +31,15 @@ class ResponseQueue:
         "_ready_bytes",
         "_request_bytes",
         "_transport",
+        "answered_ns",
         "parked",
         "ready",
         "unread_bytes",
         "waiting_bytes",
     )
 
-    def __init__(self, count_parked: Callable[[RequestContext], None]) -> None:
-        """`count_parked` is called with every parked request whose answer leaves."""
+    def __init__(self, count_parked: Callable[[RequestContext], int]) -> None:
+        """`count_parked` is called with every parked request whose answer leaves, and gives the time in ns."""
         self._count_parked = count_parked
         self._transport: asyncio.Transport | None = None
         self._is_closed = False
@@ -47,6 +48,8 @@ class ResponseQueue:
         # In the order in which they are answered; made with the first one, as most connections park nothing.
         self.parked: deque[RequestContext] | None = None
         self._request_bytes = 0
+        # When the last answer to one of them left.
+        self.answered_ns = 0
         # Of responses behind a parked request, or being read from the disk.
         self.waiting_bytes = 0
         # Of what the transport was given: not zero while it has more of it than it likes.
@@ -140,7 +143,7 @@ class ResponseQueue:
             request.on_disconnect = None
             self._request_bytes -= request.size_bytes
             self.waiting_bytes -= request.response_bytes
-            self._count_parked(request)
+            self.answered_ns = self._count_parked(request)
             if type(frame) is bytes:
                 self.ready.append(frame)
             else:

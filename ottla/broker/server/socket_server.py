@@ -294,13 +294,13 @@ class Server:
 
     def _watch_idle(self, connection: Connection) -> None:
         """One timer per connection, moved on only when it fires: a request costs it nothing."""
-        deadline_ms = connection.last_event_ns // NS_PER_MS + self._idle_ms_max
+        deadline_ms = connection.active_ns // NS_PER_MS + self._idle_ms_max
 
         def check() -> None:
             now_ms = self.runtime.clock.now_ms()
             if connection.parked or connection in self.muted or connection.count_unread():
                 connection.last_event_ns = now_ms * NS_PER_MS
-            if now_ms - connection.last_event_ns // NS_PER_MS >= self._idle_ms_max:
+            if now_ms - connection.active_ns // NS_PER_MS >= self._idle_ms_max:
                 connection.close(CloseReason.IDLE, f"idle for {self._idle_ms_max} ms")
             else:
                 self._watch_idle(connection)
