@@ -4,6 +4,8 @@ The tests are those of `tests/kit/suite`, with the same clients and the same set
 the process of the tests and is emptied after each; at Apache Kafka each test has names of its own, and nothing is
 emptied. Counted is from the start, of Apache Kafka or of pytest, until pytest has ended. Clients wait by themselves
 too: each producer and consumer of kafka-python a tenth of a second, an idempotent producer of librdkafka half a second.
+
+And the same at Ottla's fixtures with a capture of each test, which is removed when the test has passed, and without.
 """
 
 import sys
@@ -12,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.apache_kafka import ApacheKafka
-from benchmarks.figure import Figure, NotMeasured
+from benchmarks.figure import Figure, NotMeasured, interleave
 from benchmarks.raw_client import when_serving
 from tests.kit.suite.running import FOR_ANY_BROKER, run_suite
 
@@ -21,9 +23,24 @@ TESTS = 200
 QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 SAMPLE = 40
 """Of these tests, at Kafka's defaults: each group waits three seconds for its members there."""
+CAPTURED_ROUNDS = 5
+OURS = ("--ottla-isolation", "reset")
 
 
 def figures() -> list[Figure]:
+    return [_captured(), *_beside_kafka()]
+
+
+def _captured() -> Figure:
+    def seconds(*options: str) -> float:
+        return _passed(SAMPLE, *OURS, "--sample", str(SAMPLE), *options)
+
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
+        pairs = interleave(CAPTURED_ROUNDS, lambda: seconds("--ottla-artifacts", directory), seconds)
+    return Figure(f"{SAMPLE} tests, each with a capture", "the same without", "s", pairs, at_most=1.05)
+
+
+def _beside_kafka() -> list[Figure]:
     """None where there is no Apache Kafka."""
     try:
         some = _pair({}, SAMPLE, "--sample", str(SAMPLE))
@@ -40,7 +57,7 @@ def figures() -> list[Figure]:
 
 def _pair(properties: Mapping[str, str], tests: int, *options: str) -> tuple[float, float]:
     """Seconds that so many tests take here and there."""
-    ours = _passed(tests, "--ottla-isolation", "reset", *options)
+    ours = _passed(tests, *OURS, *options)
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         node = ApacheKafka(directory, properties)
         began = time.perf_counter()

@@ -205,6 +205,19 @@ def test_slow_disk_ends_the_capture_when_too_much_waits(tmp_path: Path, monkeypa
     assert records[-1].fields()["cause"] == "more than 3 MiB waited to be written"
 
 
+def test_end_does_not_wait_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in each test of a run with `--ottla-artifacts`."""
+    monkeypatch.setattr("ottla.testing.wire_capture.capture.GATHER_S", 3600)
+    capture = Capture(tmp_path / "a.owire", {}, with_secrets=True)
+    capture.note(RecordKind.RECEIVED, 1, 0, b"bytes")
+    wait_for(lambda: capture._is_awake, BEGUN_WITHIN_S, "the thread does not wake")
+
+    capture.end()
+    capture.wait()
+
+    assert [each.kind for each in records_of(capture.path)] == [RecordKind.RECEIVED, RecordKind.END]
+
+
 def test_long_payload_is_several_records(tmp_path: Path) -> None:
     payload = bytes(range(256)) * (PAYLOAD_BYTES_MAX // 100)
     capture = Capture(tmp_path / "a.owire", {}, with_secrets=True)

@@ -1,8 +1,8 @@
 """A capture that is being written: what is noted on the loop of the brokers goes to a thread, which writes it.
 
-The thread wakes when there is something, waits a little for more, and writes all of it at once. What waits for it is
-bounded: when the disk is slower than the clients, or full, the capture ends and says so, and the brokers go on as if
-there were none.
+The thread wakes when there is something, waits a little for more or for the end, and writes all of it at once. What
+waits for it is bounded: when the disk is slower than the clients, or full, the capture ends and says so, and the
+brokers go on as if there were none.
 """
 
 import os
@@ -79,7 +79,8 @@ class Capture:
             self._file.write(build_header({**header, "secrets": "kept" if with_secrets else "left out"}))
         except OSError as error:
             raise CaptureError(f"cannot write the capture {path}: {reason_of(error)}") from None
-        self._wake, self._is_much = Event(), Event()
+        self._wake = Event()
+        self._is_much = Event()  # So much, or the end, that nothing more is waited for.
         self._thread = Thread(target=self._write_all, name="ottla-capture", daemon=True)
         self._thread.start()
 
@@ -119,6 +120,7 @@ class Capture:
             self._records.append(_end_record(STOPPED))
             self.is_over = True
         self._wake.set()
+        self._is_much.set()
 
     def wait(self) -> None:
         """Returns when all is in the file, which may take a while. What was wrong is in `ended`."""
@@ -137,6 +139,7 @@ class Capture:
         self.is_over = True
         self._records.append(_end_record(why))
         self._wake.set()
+        self._is_much.set()
         if self.on_end is not None:
             self.on_end()
 
