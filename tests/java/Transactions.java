@@ -10,6 +10,7 @@ import org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -39,6 +40,7 @@ public class Transactions {
             System.out.println("read_uncommitted " + values("read_uncommitted", 3));
             copy(producer, false);
             copy(producer, true);
+            commitAsFormerMember(producer);
             fence(producer);
         }
         timeOut();
@@ -64,8 +66,12 @@ public class Transactions {
     }
 
     private static KafkaConsumer<String, String> consumer(String isolation) {
+        return consumer(isolation, "group");
+    }
+
+    private static KafkaConsumer<String, String> consumer(String isolation, String group) {
         return new KafkaConsumer<>(
-            Map.of("bootstrap.servers", server, "group.id", "group", "isolation.level", isolation,
+            Map.of("bootstrap.servers", server, "group.id", group, "isolation.level", isolation,
                 "auto.offset.reset", "earliest", "enable.auto.commit", "false"),
             new StringDeserializer(), new StringDeserializer());
     }
@@ -115,6 +121,46 @@ public class Transactions {
             OffsetAndMetadata committed = consumer.committed(Set.of(IN)).get(IN);
             System.out.println("offset " + (committed == null ? "none" : committed.offset()));
         }
+    }
+
+    /** TX09: it has copied what it read before others came, or before it left; its offsets are refused, and all is aborted. */
+    private static void commitAsFormerMember(KafkaProducer<String, String> producer) {
+        try (KafkaConsumer<String, String> member = consumer("read_committed", "former");
+                KafkaConsumer<String, String> other = consumer("read_committed", "former")) {
+            member.subscribe(List.of("in"));
+            other.subscribe(List.of("in"));
+            ConsumerGroupMetadata former = joined(member);
+            while (member.groupMetadata().generationId() == former.generationId()) {
+                other.poll(Duration.ofMillis(50));
+                member.poll(Duration.ofMillis(50));
+            }
+            copyAs(producer, former);
+            other.unsubscribe();
+            former = joined(member);
+            member.unsubscribe();
+            copyAs(producer, former);
+            System.out.println("offsets " + member.committed(Set.of(IN)));
+        }
+    }
+
+    private static ConsumerGroupMetadata joined(KafkaConsumer<String, String> member) {
+        while (member.assignment().isEmpty()) {
+            member.poll(Duration.ofMillis(50));
+        }
+        return member.groupMetadata();
+    }
+
+    private static void copyAs(KafkaProducer<String, String> producer, ConsumerGroupMetadata former) {
+        producer.beginTransaction();
+        producer.send(new ProducerRecord<>("out", "of a former member"));
+        producer.flush();
+        try {
+            producer.sendOffsetsToTransaction(Map.of(IN, new OffsetAndMetadata(1)), former);
+            System.out.println("not refused");
+        } catch (KafkaException error) {
+            System.out.println("refused " + error.getClass().getSimpleName() + error.getMessage().replaceFirst("[^:]*", ""));
+        }
+        producer.abortTransaction();
     }
 
     private static TransactionDescription described(String id) throws Exception {
