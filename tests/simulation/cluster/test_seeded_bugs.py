@@ -31,7 +31,7 @@ LOGS_FOUND_BY = {
     "deletes records up to the log end": 0,
     "refuses batches across the log start": 18,
     "keeps a refused write in memory": 51,
-    "writes no more once refused": 18,
+    "writes no more once refused": 51,
     "rolls at the wrong offset": 0,
     "indexes the next offset": 1,
     "speaks as a follower for its leader": 33,
