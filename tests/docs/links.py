@@ -1,4 +1,4 @@
-"""Links of Markdown documents, and the files and tests they name."""
+"""Links and tables of Markdown documents, and the files and tests they name."""
 
 import re
 from collections.abc import Iterator
@@ -17,6 +17,8 @@ _FENCED_FILE = re.compile(r"(?<![\w/.-])(?:[a-z_]+/)+[a-z_]+\.py\b")
 _FILE = re.compile(r"`((?:ottla|tests|benchmarks|examples)/[\w./-]+\.\w+)`")
 _MAKE = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
 _TEST = re.compile(r"`(test_\w+)`")
+_TABLE = re.compile(r"^\|.*\n(?:\|.*\n?)+", re.MULTILINE)
+_BAR = re.compile(r"(?<!\\)\|")
 
 
 def documents() -> list[Path]:
@@ -33,6 +35,13 @@ def broken_links(document: Path) -> Iterator[str]:
             yield f"{target}: no such file"
         elif anchor and anchor not in _targets(path.read_text()):
             yield f"{target}: no such place in it"
+
+
+def uneven_rows(document: Path) -> Iterator[str]:
+    """Rows that have not as many cells as the heading of their table."""
+    for table in _TABLE.findall(_FENCE.sub("", document.read_text())):
+        heading, *rows = table.splitlines()
+        yield from (row for row in rows if len(_BAR.findall(row)) != len(_BAR.findall(heading)))
 
 
 def missing_files(document: Path) -> Iterator[str]:

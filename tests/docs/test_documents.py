@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.links import broken_links, documents, make_targets_named_in, missing_files, named_tests
+from tests.docs.links import broken_links, documents, make_targets_named_in, missing_files, named_tests, uneven_rows
 from tests.docs.references import ROOT, all_anchors, references_in, texts
 from tests.simulation.cluster.test_seeded_bugs import ALL_FOUND_BY, FOUND_BY
 
@@ -33,6 +33,18 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     )
 
     assert list(broken_links(document)) == ["b.md: no such file", "#three: no such place in it"]
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_rows_of_tables_have_the_cells_of_their_heading(document: Path) -> None:
+    assert list(uneven_rows(document)) == []
+
+
+def test_a_row_of_another_table_is_found(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text("| a | b |\n| --- | --- |\n| 1 \\| 2 | 3 |\n| 1 | 2 | 3 |\n")
+
+    assert list(uneven_rows(document)) == ["| 1 | 2 | 3 |"]
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
