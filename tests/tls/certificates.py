@@ -15,6 +15,17 @@ from cryptography.x509.oid import NameOID
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 PASSWORD = "the password of the key"
+SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 def name_of(common_name: str) -> x509.Name:
@@ -68,6 +79,7 @@ class Authority:
         signer = issuer or self
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         builder = _builder(self.name, signer.name, self.key).add_extension(constraints, critical=True)
+        builder = _with_identifiers(builder.add_extension(SIGNS, critical=True), self.key, signer.key)
         self.certificate = builder.sign(signer.key, hashes.SHA256())
 
     @property
@@ -93,7 +105,7 @@ class Authority:
         builder = _builder(name, self.name, key, days)
         if hosts:
             names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
-            builder = builder.add_extension(names, critical=False)
+            builder = _with_identifiers(builder.add_extension(names, critical=False), key, self.key)
         above = () if self._issuer is None else (self.certificate,)
         return Certificate(key, builder.sign(self.key, hashes.SHA256()), above)
 
@@ -103,6 +115,16 @@ def _alternative_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def _with_identifiers(
+    builder: x509.CertificateBuilder, key: CertificateIssuerPrivateKeyTypes, issuer: CertificateIssuerPrivateKeyTypes
+) -> x509.CertificateBuilder:
+    """Of both keys: since Python 3.13 clients ask for them. Java takes a certificate without a subject only where it
+    has no extension."""
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key())
+    subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return builder.add_extension(authority, critical=False).add_extension(subject, critical=False)
 
 
 def _builder(
