@@ -363,7 +363,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             pieces.append(self._h11.send(h11.EndOfMessage()))
         else:
             self._rest_bytes = self._rest.size
-        self._transport.writelines([piece for piece in pieces if piece])
+        self._transport.write(b"".join(piece for piece in pieces if piece))
 
     def _send_piece(self) -> None:
         """Of what is left of the response. A client that does not get all of it finds its connection broken."""
@@ -383,7 +383,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if not self._rest_bytes:
             self._close_rest()
             pieces.append(self._h11.send(h11.EndOfMessage()))
-        self._transport.writelines([each for each in pieces if each])
+        self._transport.write(b"".join(piece for piece in pieces if piece))
         if not self._has_unread:
             self._go_on()
 

@@ -4,8 +4,8 @@ import asyncio
 import resource
 import socket
 import sys
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 
 class ListeningSocket(Protocol):
@@ -62,6 +62,40 @@ class TcpNetwork:
         factory: Callable[[], asyncio.Protocol] = protocol_factory  # type: ignore[assignment]
         transport, _ = await loop.create_connection(factory, host, port)
         return transport
+
+
+class WritingTransport(Protocol):
+    """What answers are written to."""
+
+    def writelines(self, list_of_data: Iterable[Any], /) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+
+class JoinedWrites:
+    """A transport that is given one piece at a time."""
+
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def writelines(self, list_of_data: Iterable[Any], /) -> None:
+        self._transport.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+
+def writing_transport(
+    transport: asyncio.Transport, version: tuple[int, int, int] = sys.version_info[:3]
+) -> WritingTransport:
+    """The transport itself, if it asks its protocol to pause when too much of what `writelines` was given is unread.
+    That of asyncio's own loop does not in Python 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1 (CVE-2024-12254)."""
+    is_affected = (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
+    if is_affected and type(transport).__module__ == "asyncio.selector_events":
+        return JoinedWrites(transport)
+    return transport
 
 
 async def held_address(host: str, port: int) -> socket.socket | None:

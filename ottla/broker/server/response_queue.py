@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.server.dispatch import Route
+from ottla.broker.server.network import WritingTransport, writing_transport
 from ottla.broker.server.request_context import RequestContext
 
 # Parked requests, and how long they were. What a producer is ahead of its followers by shall be in memory for them
@@ -41,7 +42,7 @@ class ResponseQueue:
     def __init__(self, count_parked: Callable[[RequestContext], int]) -> None:
         """`count_parked` is called with every parked request whose answer leaves, and gives the time in ns."""
         self._count_parked = count_parked
-        self._transport: asyncio.Transport | None = None
+        self._transport: WritingTransport | None = None
         self._is_closed = False
         self.ready: list[Any] = []
         self._ready_bytes = 0
@@ -56,7 +57,7 @@ class ResponseQueue:
         self.unread_bytes = 0
 
     def open(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+        self._transport = writing_transport(transport)
 
     def close(self) -> None:
         """Sends nothing more; the transport may still have responses that the client has not read."""

@@ -18,6 +18,7 @@ from ottla.broker.logging import LazyLog
 from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection import Connection
 from ottla.broker.server.connection_interfaces import ConnectionOwner
+from ottla.broker.server.network import writing_transport
 from ottla.broker.server.tls_connection import TlsConnection
 from ottla.testing.wire_capture.capture import RECEIVED, SENT, Capture
 from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
@@ -32,6 +33,7 @@ class NotingTransport(asyncio.Transport):
     def __init__(self, transport: asyncio.Transport, capture: Capture, wall_ms: Callable[[], int]) -> None:
         super().__init__()
         self.transport = transport
+        self._written = writing_transport(transport)
         self.capture = capture
         self.number = capture.next_connection()
         self.wall_ms = wall_ms
@@ -54,7 +56,7 @@ class NotingTransport(asyncio.Transport):
             now_ms = self.event_ms
             data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
             self.capture.note(SENT, self.number, self.wall_ms() if now_ms is None else now_ms, data)
-        self.transport.writelines(pieces)
+        self._written.writelines(pieces)
 
     def close(self) -> None:
         self.transport.close()
