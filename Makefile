@@ -18,7 +18,7 @@ SIEGE_MINUTES ?= 4
 # Processes that share the tests, four at most; 0 runs them in one, where `ARGS=-s` shows what they print.
 JOBS ?= auto
 
-.PHONY: serve test pipeline test-pipeline test-pipeline-newest test-oldest-pytest check check-pipeline rebalance record sim sim-reach sim-pythons storm siege differential fuzz nightly bench bench-pipeline docs dist clean
+.PHONY: serve test pipeline test-pipeline test-pipeline-newest test-oldest-pytest test-other-python check check-pipeline rebalance record sim sim-reach sim-pythons storm siege differential fuzz nightly bench bench-pipeline docs dist clean
 
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
@@ -42,6 +42,10 @@ test-pipeline-newest: $(NEWEST_VENV)/ready
 test-oldest-pytest: $(VENV)/ready-dev
 	$(BIN)/python -m pip install --quiet --upgrade --target build/pytest-8 "pytest==8.0.*"
 	PYTHONPATH=$(CURDIR)/build/pytest-8:$(CURDIR) $(BIN)/python -m pytest $(addprefix tests/kit/test_,plugin.py setups.py verdicts.py scope_verdicts.py)
+
+# All tests on OTHER_PYTHON, in an environment of its own.
+test-other-python:
+	$(MAKE) test VENV=$(OTHER_VENV) PYTHON=$(OTHER_PYTHON)
 
 check: $(VENV)/ready-dev
 	$(BIN)/ruff check .
@@ -113,7 +117,8 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	$(MAKE) test-oldest-pytest
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
-	if $(OTHER_PYTHON) --version; then $(MAKE) sim-pythons; else echo "sim-pythons: skipped, there is no $(OTHER_PYTHON)"; fi
+	$(MAKE) sim-reach SEEDS=100 REACH=95
+	if $(OTHER_PYTHON) --version; then $(MAKE) sim-pythons test-other-python; else echo "skipped: sim-pythons and test-other-python, there is no $(OTHER_PYTHON)"; fi
 	$(MAKE) storm MINUTES=$(MINUTES)
 	$(MAKE) siege SIEGE_MINUTES=$(SIEGE_MINUTES)
 	$(MAKE) differential N=20000 $(if $(FIRST),SEED=$(FIRST))
