@@ -52,6 +52,9 @@ _NOT_COUNTED = frozenset(
 PHASES = ("join", "sync", "total")
 # As much work as another item of a pass.
 FACTS_PER_ITEM = 8
+# Clients choose them. So many have series of their own, first come, if they are no longer than this.
+PROTOCOL_TYPES_MAX = 10
+PROTOCOL_TYPE_LENGTH_MAX = 64
 
 
 class GroupCounts:
@@ -116,6 +119,7 @@ class GroupSource:
         self._ends = ends
         self._coordinators = coordinators
         self._groups = Budget(config.ottla_metrics_groups_max, names.of)
+        self._protocol_types = Budget(PROTOCOL_TYPES_MAX, str)
         self._lags = Budget(config.ottla_metrics_lag_max, names.of_partition)
         self._lagging_topics = Budget(config.ottla_metrics_topics_max, _lags_beyond)
         self._counts: dict[str, GroupCounts] = {}
@@ -237,7 +241,7 @@ class GroupSource:
             for group_id, group in list(shard.groups.items()):
                 yield
                 here.add(group_id)
-                states[group.state.value, group.protocol_type or ""] += 1
+                states[group.state.value, self._shown_type(group.protocol_type)] += 1
                 parked["join"] += group.parked_joins
                 if group.state is GroupState.COMPLETING_REBALANCE:
                     parked["sync"] += sum(member.parked_sync is not None for member in group.members.values())
@@ -249,6 +253,7 @@ class GroupSource:
                 if group_id in self._counts:
                     self._leave_behind(self._counts[group_id])
         self._groups.end_pass()
+        self._protocol_types.end_pass()
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id, counts in list(self._counts.items()):
             yield
@@ -259,6 +264,13 @@ class GroupSource:
                 # It is deleted, or another broker coordinates it.
                 self._leave_behind(counts)
                 del self._counts[group_id]
+
+    def _shown_type(self, protocol_type: str | None) -> str:
+        """As the value of a label."""
+        if not protocol_type:
+            return ""
+        shown = self._protocol_types.labels(protocol_type) if len(protocol_type) <= PROTOCOL_TYPE_LENGTH_MAX else None
+        return OTHER if shown is None else shown
 
     def offsets(self) -> Iterator[tuple[str, dict[TopicPartition, LoggedOffset]]]:
         for shard in self._coordinators.loaded_shards():
