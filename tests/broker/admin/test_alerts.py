@@ -176,6 +176,17 @@ def test_alert_fires_on_its_fault_in_time(name: str) -> None:
     assert FAULT_AT <= found[0] <= fault.by
 
 
+def test_disk_that_is_full_and_stays_so_is_an_alert() -> None:
+    """Its free room falls no more, so that no line through it predicts anything; one that was full from the first
+    scrape on has never fallen."""
+    free = 'ottla_log_directory_bytes{broker="1",instance="b1",kind="free"}'
+
+    filled = firing("DiskFullIn4h", {**SOUND, free: "24000x20 24000-2000x12 0x97"})
+    assert set(range(30, MINUTES - 1)) <= set(filled)
+    assert set(range(10, MINUTES - 1)) <= set(firing("DiskFullIn4h", {**SOUND, free: "4000x130"}))
+    assert firing("DiskFullIn4h", {**SOUND, free: "6000x130"}) == []
+
+
 @pytest.mark.parametrize("name", ["SlowRejoin", "RecordsLost"])
 def test_alert_is_silent_about_what_was_there_before_the_scrapes(name: str) -> None:
     """A Prometheus that has just been started finds counters that are not new."""
