@@ -63,6 +63,9 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "OttlaDown": Fault('up{job="ottla",instance="b1"}', "1x59 0x70", 63),
+    "OttlaRestarts": Fault(
+        'process_start_time_seconds{job="ottla",instance="b1"}', "0x59 3600x4 3900x4 4200x4 4500x54", 76
+    ),
     "PartitionsOffline": Fault('ottla_partitions_offline{broker="1",instance="b1"}', "0x59 2x70", 62),
     "UnderMinIsr": Fault('ottla_partitions_under_min_isr{broker="1",instance="b1"}', "0x59 2x70", 62),
     "UnderReplicated": Fault('ottla_partitions_under_replicated{broker="1",instance="b1"}', "0x59 2x70", 71),
@@ -174,6 +177,19 @@ def test_alert_fires_on_its_fault_in_time(name: str) -> None:
     found = firing(name, {**SOUND, fault.series: fault.values})
 
     assert FAULT_AT <= found[0] <= fault.by
+
+
+def test_broker_that_ends_again_and_again_is_an_alert() -> None:
+    """It is never down for two minutes, and its age silences the alert on replicas that are missing."""
+    crashing = {
+        **SOUND,
+        FAULTS["OttlaDown"].series: "1x3 0x0 " * 27,
+        FAULTS["OttlaRestarts"].series: " ".join(f"{minute * 60}x4" for minute in range(0, 135, 5)),
+        FAULTS["UnderReplicated"].series: "2x130",
+    }
+
+    assert firing("OttlaDown", crashing) == firing("UnderReplicated", crashing) == []
+    assert firing("OttlaRestarts", crashing) != []
 
 
 def test_disk_that_is_full_and_stays_so_is_an_alert() -> None:
