@@ -192,6 +192,15 @@ def test_broker_that_ends_again_and_again_is_an_alert() -> None:
     assert firing("OttlaRestarts", crashing) != []
 
 
+@pytest.mark.parametrize("name", ["RebalanceStorm", "SessionExpiries"])
+def test_sum_of_many_groups_is_not_taken_for_one(name: str) -> None:
+    """Each of hundreds rebalances now and then, and has a member that is switched off."""
+    fault = FAULTS[name]
+    of_one = next(each for each in ('group="g"', 'group="h"') if each in fault.series)
+    assert firing(name, {**SOUND, fault.series: fault.values}) != []
+    assert firing(name, {**SOUND, fault.series.replace(of_one, 'group="_other"'): "5+20x130"}) == []
+
+
 def test_disk_that_is_full_and_stays_so_is_an_alert() -> None:
     """Its free room falls no more, so that no line through it predicts anything; one that was full from the first
     scrape on has never fallen."""
