@@ -177,6 +177,8 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
             return "--kafka-env", f"it cannot be combined with {option.name}: variables say what that says"
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
         return "--ephemeral", f"--data-dir {values['data_dir']} names a directory, but --ephemeral uses a temporary one"
+    if values["data_dir"] == "":
+        return "--data-dir", "it names no directory"
     if values["capture"] == "":
         return "--capture", "it names no file"
     if values["capture_secrets"] and values["capture"] is None:

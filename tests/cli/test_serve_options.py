@@ -150,6 +150,7 @@ def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[st
         (("--node-id", "2147483647", "--brokers", "2"), "ids of brokers are at most 2147483647"),
         (("--node-id", "9" * 5000), "is not a valid integer range"),
         (("--capture=",), "it names no file"),
+        (("--data-dir", ""), "it names no directory"),
         (("--capture-secrets",), "there is no --capture"),
         (("--brokers", "0"), "a process runs at least one broker"),
         (
