@@ -53,7 +53,8 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 9092 9644
 # Whether the broker is ready. One that was started without an admin listener (status 3) is asked for its API versions.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
+# Before it has been ready once it may take as long as recovery does: who replaces unhealthy containers must not end that.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=600s --retries=3 \
     CMD ottla health --url http://127.0.0.1:9644 || { [ $? -eq 3 ] && ottla ping --bootstrap 127.0.0.1:9092 --request-timeout 3; }
 ENTRYPOINT ["ottla"]
 # Clients on this machine reach the published port. Others need another address: give the whole command with it.

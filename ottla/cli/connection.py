@@ -9,6 +9,7 @@ import contextlib
 import secrets
 import socket
 import ssl
+import struct
 from random import random
 from typing import TypeVar
 
@@ -179,7 +180,7 @@ class BrokerConnection:
 
     async def _exchange(self, request: Message, version: int, timeout_s: float) -> bytes:
         """Send a request and return the answer to it, without its size."""
-        frame = self._wire.send(request, version)
+        frame = self._frame(request, version)
         try:
             async with asyncio.timeout(timeout_s):
                 self._writer.write(frame)
@@ -191,6 +192,16 @@ class BrokerConnection:
             raise ClientError(_no_tls(self.address, error)) from None
         except (OSError, asyncio.IncompleteReadError):
             raise NoAnswer(f"{self.address} closed the connection{self._when_closed}") from None
+
+    def _frame(self, request: Message, version: int) -> bytes:
+        """Its numbers and texts are those of the command line."""
+        try:
+            return self._wire.send(request, version)
+        except struct.error:
+            why = "a number in it is larger than Kafka's protocol can say, or a text longer"
+        except UnicodeEncodeError:
+            why = "a text in it is not UTF-8"
+        raise ClientError(f"{type(request).__name__.removesuffix('Request')} cannot be asked: {why}")
 
     async def _read_frame(self) -> bytes:
         head = await self._reader.readexactly(4)

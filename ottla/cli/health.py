@@ -7,6 +7,7 @@ cost more processor time than all the rest. A plain command line does not even i
 
 import socket
 import sys
+import time
 
 DEFAULT_URL = "http://127.0.0.1:9644"
 DEFAULT_PAGE = "/health/ready"
@@ -110,8 +111,13 @@ def _answer(connection: socket.socket, question: HealthQuestion) -> tuple[int, b
         request = f"GET {question.path} HTTP/1.1\r\nHost: {question.address}\r\nConnection: close\r\n\r\n"
         connection.sendall(request.encode())
         received = b""
+        deadline_s = time.monotonic() + question.timeout_s
         while not _is_whole(received):
-            more = connection.recv(ANSWER_BYTES_MAX)
+            more = _received_by(connection, deadline_s)
+            if more is None and received:
+                raise ValueError(f"its answer was not whole within {question.timeout_s:g} s")
+            if more is None:
+                raise TimeoutError
             if not more:
                 break
             received += more
@@ -121,6 +127,18 @@ def _answer(connection: socket.socket, question: HealthQuestion) -> tuple[int, b
     if not version.startswith(b"HTTP/") or not status.isdigit():
         raise ValueError("it does not speak HTTP" if received else "it closed the connection")
     return int(status), received.partition(b"\r\n\r\n")[2]
+
+
+def _received_by(connection: socket.socket, deadline_s: float) -> bytes | None:
+    """None if nothing has come until then, by the monotonic clock."""
+    remaining_s = deadline_s - time.monotonic()
+    if remaining_s <= 0:
+        return None
+    connection.settimeout(remaining_s)
+    try:
+        return connection.recv(ANSWER_BYTES_MAX)
+    except TimeoutError:
+        return None
 
 
 def _is_whole(received: bytes) -> bool:

@@ -8,7 +8,10 @@ import gc
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.protocol.address import parse_address
+from ottla.protocol.address import is_everywhere, parse_address
+
+# As wide as Kafka's protocol has them.
+NODE_ID_MAX = (1 << 31) - 1
 
 
 class ServeOption(NamedTuple):
@@ -154,7 +157,8 @@ def parse_plain(arguments: Sequence[str]) -> dict[str, Any] | None:
 
 def _parse_value(option: ServeOption, text: str) -> str | int | None:
     if option.is_number:
-        return int(text) if text.isascii() and text.isdecimal() else None
+        is_short = len(text) <= len(str(NODE_ID_MAX))
+        return int(text) if is_short and text.isascii() and text.isdecimal() else None
     if option.choices:
         return text if text in option.choices else None
     return text
@@ -173,6 +177,8 @@ def usage_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
             return "--kafka-env", f"it cannot be combined with {option.name}: variables say what that says"
     if values["ephemeral"] and values["data_dir"] != BY_NAME["--data-dir"].default:
         return "--ephemeral", f"--data-dir {values['data_dir']} names a directory, but --ephemeral uses a temporary one"
+    if values["data_dir"] == "":
+        return "--data-dir", "it names no directory"
     if values["capture"] == "":
         return "--capture", "it names no file"
     if values["capture_secrets"] and values["capture"] is None:
@@ -195,6 +201,8 @@ def _address_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
             continue
         if not _is_address(address, port_min=0 if key == "listen" else 1):
             return f"--{key}", f"{address!r} is not HOST:PORT with a port up to 65535"
+        if key == "advertise" and is_everywhere(parse_address(address).host):
+            return f"--{key}", f"{address} is not an address that clients can connect to"
         if int(address.rpartition(":")[2]) + brokers - 1 > 65535:
             return f"--{key}", f"{address} and the {brokers - 1} ports that follow it are not all below 65536"
     return None
@@ -208,6 +216,8 @@ def _cluster_error(values: Mapping[str, Any]) -> tuple[str, str] | None:
         return "--secure", "it is for the brokers of one process, and not for a cluster with --metadata"
     if brokers < 1:
         return "--brokers", "a process runs at least one broker"
+    if (values["node_id"] or 0) + brokers - 1 > NODE_ID_MAX:
+        return "--node-id", f"ids of brokers are at most {NODE_ID_MAX}"
     if url is None:
         return None
     wrong = _wrong_url(url)

@@ -25,6 +25,30 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def host_of_header(text: str) -> str:
+    """That of HTTP's header Host: without its port and brackets, in lower case."""
+    host, _, port = text.rpartition(":")
+    return (host if port.isdecimal() else text).removeprefix("[").removesuffix("]").rstrip(".").lower()
+
+
+def is_beyond_pages(host: str) -> bool:
+    """Whether no page of a browser can have been loaded under this name in place of this machine (DNS rebinding): it is
+    `localhost`, or an address."""
+    # Few processes ask.
+    from ipaddress import ip_address
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether it stands for all addresses of a machine: one can listen there, and not connect to it."""
+    return host in ("", "0.0.0.0", "::")
+
+
 def parse_address(text: str, *, port_min: int = 1, host_required: bool = True) -> Address:
     """HOST:PORT, an IPv6 address in brackets. `port_min=0` where 0 stands for any free port, `host_required=False`
     where no host stands for all interfaces. Raises ValueError with a sentence."""

@@ -69,12 +69,14 @@ class WireClient:
         return self._pending[0] if self._pending else None
 
     def send(self, request: Message, version: int, *, has_response: bool = True) -> bytes:
-        """The frame of a request. Without a response (Produce with acks=0) nothing waits for it."""
+        """The frame of a request. Without a response (Produce with acks=0) nothing waits for it. Raises struct.error
+        for a number or a length beyond its field, UnicodeEncodeError for a text with surrogates."""
         exchange = self._exchanges.get((type(request), version)) or self._exchange(type(request), version)
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
+        frame = exchange.framer.build(request, self._correlation_id)
         if has_response:
             self._pending.append(PendingRequest(request, version, self._correlation_id, exchange))
-        return exchange.framer.build(request, self._correlation_id)
+        return frame
 
     def receive(self, payload: Buffer) -> Any:
         """The response in a frame's bytes after its size. Raises DecodeError, after which the connection is of no use:

@@ -70,6 +70,17 @@ class TopicTraffic:
         self.bytes_to_consumers = 0
         self.bytes_to_followers = 0
 
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        return self.records_in, self.bytes_in, self.bytes_to_consumers, self.bytes_to_followers
+
+    def add(self, more: "TopicTraffic", less: tuple[int, int, int, int] = (0, 0, 0, 0)) -> None:
+        """What has come and gone with `more`, without what is in `less`."""
+        self.records_in += more.records_in - less[0]
+        self.bytes_in += more.bytes_in - less[1]
+        self.bytes_to_consumers += more.bytes_to_consumers - less[2]
+        self.bytes_to_followers += more.bytes_to_followers - less[3]
+
 
 class Partition:
     """One replica of a partition, whichever broker leads it."""

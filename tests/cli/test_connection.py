@@ -7,7 +7,9 @@ from ottla.cli.failures import ClientError, NoAnswer
 from ottla.protocol.address import Address
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.schema import Message
 from tests.cli.fake_broker import FakeBroker, OtherServer
 
 
@@ -60,6 +62,28 @@ async def test_request_without_a_common_version_is_refused() -> None:
         with pytest.raises(ClientError, match="does not offer ListGroups in a version that this command speaks"):
             await connection.ask(ListGroupsRequest(), ListGroupsResponse, 5)
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (UnregisterBrokerRequest(broker_id=1 << 31), "a number in it is larger than Kafka's protocol can say"),
+        (UnregisterBrokerRequest(broker_id=1 << 70), "a number in it is larger than Kafka's protocol can say"),
+        (MetadataRequest(topics=[MetadataRequestTopic(name="bad\udcff")]), "a text in it is not UTF-8"),
+    ],
+)
+async def test_what_cannot_be_sent_is_one_sentence(request_: Message, sentence: str) -> None:
+    """The connection goes on."""
+    ranges = {3: (0, 12), 16: (0, 4), 64: (0, 0)}
+    with FakeBroker(ranges=ranges) as broker:
+        broker.answer(ListGroupsRequest, ListGroupsResponse())
+        connection = await BrokerConnection.open(local(broker.port), 5)
+        try:
+            with pytest.raises(ClientError, match=sentence):
+                await connection.ask(request_, ListGroupsResponse, 5)
+            await connection.ask(ListGroupsRequest(), ListGroupsResponse, 5)
+        finally:
+            await connection.close()
 
 
 async def test_nothing_listens() -> None:

@@ -85,6 +85,8 @@ def test_a_topic_from_creation_to_deletion(served: ServedBroker) -> None:
         (("topics", "create", "x", "--config", "retention.mss=1"), "retention.mss"),
         (("topics", "alter", "absent", "--partitions", "3"), "it does not exist"),
         (("topics", "delete", "absent"), "it does not exist"),
+        (("topics", "create", "x", "--partitions", "99999999999"), "larger than Kafka's protocol can say"),
+        (("topics", "create", b"bad\xff".decode(errors="surrogateescape")), "a text in it is not UTF-8"),
         (("groups", "describe", "absent"), "group absent: it does not exist"),
         (("groups", "delete", "absent"), "it does not exist"),
         (("consume", "absent"), "topic absent: it does not exist"),

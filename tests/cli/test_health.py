@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from socket import create_server
 
@@ -96,6 +97,28 @@ def test_https_at_a_plain_listener_is_said(serve: Serve, capsys: pytest.CaptureF
     url = f"https://{serve(http(READY))}"
     assert run(HealthQuestion(url)) == NO_ANSWER
     assert capsys.readouterr().err == f"ottla: no answer from {url}: it speaks no TLS: http:// is for that\n"
+
+
+def test_server_that_sends_byte_by_byte_is_given_up_in_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit is for the whole answer: who asks every few seconds must not wait for ever."""
+    with create_server(("127.0.0.1", 0)) as server:
+
+        def answer_slowly() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(http(b"", length=100))
+                for _ in range(100):
+                    connection.sendall(b"x")
+                    threading.Event().wait(0.03)
+
+        thread = threading.Thread(target=answer_slowly, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        found = run(HealthQuestion(url, timeout_s=0.3))
+        thread.join()
+
+    assert found == NO_ANSWER
+    assert "its answer was not whole within 0.3 s" in capsys.readouterr().err
 
 
 def test_server_that_is_silent_is_given_up_in_time(capsys: pytest.CaptureFixture[str]) -> None:

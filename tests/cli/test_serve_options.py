@@ -144,7 +144,13 @@ def test_plain_parser_agrees_with_click_or_leaves_it_to_click(arguments: list[st
         (("--listen", "a:65536"), "'a:65536' is not HOST:PORT with a port up to 65535"),
         (("--advertise", "a:0"), "'a:0' is not HOST:PORT with a port up to 65535"),
         (("--listen", "a:65534", "--brokers", "3"), "a:65534 and the 2 ports that follow it are not all below 65536"),
+        (("--advertise", "0.0.0.0:9092"), "0.0.0.0:9092 is not an address that clients can connect to"),
+        (("--advertise", "[::]:9092"), "[::]:9092 is not an address that clients can connect to"),
+        (("--node-id", "2147483648"), "ids of brokers are at most 2147483647"),
+        (("--node-id", "2147483647", "--brokers", "2"), "ids of brokers are at most 2147483647"),
+        (("--node-id", "9" * 5000), "is not a valid integer range"),
         (("--capture=",), "it names no file"),
+        (("--data-dir", ""), "it names no directory"),
         (("--capture-secrets",), "there is no --capture"),
         (("--brokers", "0"), "a process runs at least one broker"),
         (

@@ -121,8 +121,9 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body_bytes = 0
         # Received while a request is answered.
         self._ahead_bytes = 0
-        # No request has begun to arrive since the last one was answered.
-        self._is_idle = False
+        self.idle_since_ms: int | None = None
+        """Since when no request has begun to arrive after the last answer; None while one arrives or is answered, and
+        before the first one."""
         self._is_answering = False
         self._is_closing = False
         self._is_head = False
@@ -200,8 +201,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     # Requests.
 
     def _receive(self, data: bytes) -> None:
-        if self._is_idle:
-            self._is_idle = False
+        if self.idle_since_ms is not None:
+            self.idle_since_ms = None
             self._arm(self._limits.request_timeout_ms)
         if self._is_answering:
             self._ahead_bytes += len(data)
@@ -402,7 +403,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.close()
             return
         self._h11.start_next_cycle()
-        self._is_idle = True
+        self.idle_since_ms = self._runtime.clock.now_ms()
         self._arm(IDLE_TIMEOUT_MS)
         self._transport.resume_reading()
         if self._h11.trailing_data[0]:
@@ -417,7 +418,8 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _time_out(self) -> None:
         self._timer = None
-        if self._is_closing or self._is_answering or self._is_idle or not self._has_received or self._h11 is None:
+        is_idle = self.idle_since_ms is not None
+        if self._is_closing or self._is_answering or is_idle or not self._has_received or self._h11 is None:
             self.abort()
         else:
             self._refuse(408, f"the request was not complete after {self._limits.request_timeout_ms // 1000} s")

@@ -14,13 +14,16 @@ from ottla.broker.runtime import next_step
 
 # A step of the loop looks at so many.
 PARTITIONS_PER_STEP = 1000
+# Of 31 bits.
+NODE_ID_DIGITS_MAX = 10
 
 
 async def restart_page(request: HttpRequest, brokers: Mapping[int, BrokerAdmin]) -> HttpResponse:
     """Any of the `brokers` here that serves answers, for any of the cluster."""
     probe = next((each.probe for each in brokers.values() if each.life.phase is LifePhase.SERVING), None)
     name = request.query.get("broker")
-    if name is not None and not (name.isascii() and name.isdecimal()):
+    is_number = name is None or (name.isascii() and name.isdecimal() and len(name) <= NODE_ID_DIGITS_MAX)
+    if not is_number:
         return unknown_broker(request, brokers)
     worst, worst_id = RestartSafety(), -1
     async for node_id, safety in _each(probe, [*brokers] if name is None else [int(name)]):

@@ -93,8 +93,8 @@ class AdminOptions:
     ottla_metrics_lag_max = integer(
         "ottla.metrics.lag.max",
         5000,
-        "Number of pairs of group and partition whose lag is exported. That of the others is summed by topic, with "
-        "_other as group and partition.",
+        "Number of pairs of group and partition whose lag is exported, and watched for its age, for losses and the "
+        "verdict on the group. The lag of the others is summed by topic, with _other as group and partition.",
         at_least=0,
     )
     ottla_metrics_group_labels = optional_text(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ottla.broker.config.options import INT_MAX, Kind, Option, Update, integer, long, optional_text, text_option
 from ottla.cluster.image import Listener
-from ottla.protocol.address import parse_address
+from ottla.protocol.address import is_everywhere, parse_address
 
 PLAINTEXT = "PLAINTEXT"
 """A security protocol, and the name of the default listener."""
@@ -17,7 +17,6 @@ WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
 WITH_TLS = (SSL, SASL_SSL)
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_EVERYWHERE = ("", "0.0.0.0", "::")
 
 _DYNAMIC = Update.CLUSTER_WIDE
 
@@ -86,7 +85,7 @@ def _listened_on(listener: Listener) -> None:
 
 
 def _advertised(listener: Listener) -> None:
-    if listener.host in _EVERYWHERE or listener.port == 0:
+    if is_everywhere(listener.host) or listener.port == 0:
         raise ValueError(f"{listener} is not an address that clients can connect to")
 
 

@@ -81,8 +81,8 @@ class ReplicaManager:
         self._log_failure, self.session_is_over = log_failure, session_is_over
         self._watchers: dict[str, LeadershipWatcher] = {}
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self.traffic: dict[str, TopicTraffic] = {}
-        """By topic."""
+        self.traffic, self.traffic_of_deleted = dict[str, TopicTraffic](), TopicTraffic()
+        """By topic, and of those that were here together."""
         self._rules = ReplicationRules(ImageRegistrations(metadata), runtime.config.replica_lag_time_max_ms)
         self.throttles = ReplicationThrottles(runtime)
         self._disk_sync = DiskSync(runtime, self._synced, self._write_failed)
@@ -235,7 +235,7 @@ class ReplicaManager:
             return
         if not self._partitions[topic]:
             del self._partitions[topic]
-            self.traffic.pop(topic, None)
+            self.traffic_of_deleted.add(self.traffic.pop(topic))
         self._stop_fetching(partition)
         self._stop_leading(partition)
         self.shared_reads.forget(partition.log)

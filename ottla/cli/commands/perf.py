@@ -10,6 +10,9 @@ from ottla.cli.operations.produce import Destination
 from ottla.cli.operations.record_source import RecordSource, Start, Stop
 from ottla.cli.session import Session, broker_options, run_to_end
 
+# Beyond what brokers take.
+RECORD_BYTES_MAX = 1 << 27
+
 
 @click.group(cls=CommandGroup)
 def perf() -> None:
@@ -22,7 +25,9 @@ def perf() -> None:
 @perf.command("produce")
 @click.argument("topic", shell_complete=complete_topics)
 @click.option("--records", metavar="N", type=click.IntRange(min=1), default=10_000, show_default=True)
-@click.option("--record-size", metavar="BYTES", type=click.IntRange(min=0), default=1024, show_default=True)
+@click.option(
+    "--record-size", metavar="BYTES", type=click.IntRange(0, RECORD_BYTES_MAX), default=1024, show_default=True
+)
 @click.option(
     "--throughput", metavar="N", type=click.FloatRange(min=0, min_open=True), help="Send at most N records a second."
 )

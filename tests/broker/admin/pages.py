@@ -53,7 +53,8 @@ class RawClient(asyncio.Protocol):
         return answer
 
     async def get(self, target: str, *headers: str, method: str = "GET") -> Answer:
-        lines = [f"{method} {target} HTTP/1.1", "Host: test", *headers, "", ""]
+        host = () if any(each.startswith("Host:") for each in headers) else ("Host: localhost",)
+        lines = [f"{method} {target} HTTP/1.1", *host, *headers, "", ""]
         self.transport.write("\r\n".join(lines).encode())
         return await self.answer()
 

@@ -172,6 +172,8 @@ def _called(call: Call, series: Series, now_s: float) -> Value:
             return now_s
         case "increase" | "rate":
             return _over_range(call.arguments[0], series, now_s, _increase, per_second=call.name == "rate")
+        case "changes":
+            return _over_range(call.arguments[0], series, now_s, _changes)
         case "predict_linear":
             ahead_s = _value(call.arguments[1], series, now_s)
             assert isinstance(ahead_s, float)
@@ -230,6 +232,10 @@ def _increase(samples: Samples, start_s: float, end_s: float) -> float:
         before_s = min(before_s, sampled_s * first / grown)
     covered_s = sampled_s + sum(each if each < apart_s * 1.1 else apart_s / 2 for each in (before_s, after_s))
     return grown * covered_s / sampled_s
+
+
+def _changes(samples: Samples, _start_s: float, _end_s: float) -> float:
+    return float(sum(before != after for (_, before), (_, after) in pairwise(samples)))
 
 
 def _predicted(samples: Samples, _start_s: float, end_s: float, ahead_s: float) -> float:

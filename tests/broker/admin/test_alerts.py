@@ -63,6 +63,9 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "OttlaDown": Fault('up{job="ottla",instance="b1"}', "1x59 0x70", 63),
+    "OttlaRestarts": Fault(
+        'process_start_time_seconds{job="ottla",instance="b1"}', "0x59 3600x4 3900x4 4200x4 4500x54", 76
+    ),
     "PartitionsOffline": Fault('ottla_partitions_offline{broker="1",instance="b1"}', "0x59 2x70", 62),
     "UnderMinIsr": Fault('ottla_partitions_under_min_isr{broker="1",instance="b1"}', "0x59 2x70", 62),
     "UnderReplicated": Fault('ottla_partitions_under_replicated{broker="1",instance="b1"}', "0x59 2x70", 71),
@@ -174,6 +177,39 @@ def test_alert_fires_on_its_fault_in_time(name: str) -> None:
     found = firing(name, {**SOUND, fault.series: fault.values})
 
     assert FAULT_AT <= found[0] <= fault.by
+
+
+def test_broker_that_ends_again_and_again_is_an_alert() -> None:
+    """It is never down for two minutes, and its age silences the alert on replicas that are missing."""
+    crashing = {
+        **SOUND,
+        FAULTS["OttlaDown"].series: "1x3 0x0 " * 27,
+        FAULTS["OttlaRestarts"].series: " ".join(f"{minute * 60}x4" for minute in range(0, 135, 5)),
+        FAULTS["UnderReplicated"].series: "2x130",
+    }
+
+    assert firing("OttlaDown", crashing) == firing("UnderReplicated", crashing) == []
+    assert firing("OttlaRestarts", crashing) != []
+
+
+@pytest.mark.parametrize("name", ["RebalanceStorm", "SessionExpiries"])
+def test_sum_of_many_groups_is_not_taken_for_one(name: str) -> None:
+    """Each of hundreds rebalances now and then, and has a member that is switched off."""
+    fault = FAULTS[name]
+    of_one = next(each for each in ('group="g"', 'group="h"') if each in fault.series)
+    assert firing(name, {**SOUND, fault.series: fault.values}) != []
+    assert firing(name, {**SOUND, fault.series.replace(of_one, 'group="_other"'): "5+20x130"}) == []
+
+
+def test_disk_that_is_full_and_stays_so_is_an_alert() -> None:
+    """Its free room falls no more, so that no line through it predicts anything; one that was full from the first
+    scrape on has never fallen."""
+    free = 'ottla_log_directory_bytes{broker="1",instance="b1",kind="free"}'
+
+    filled = firing("DiskFullIn4h", {**SOUND, free: "24000x20 24000-2000x12 0x97"})
+    assert set(range(30, MINUTES - 1)) <= set(filled)
+    assert set(range(10, MINUTES - 1)) <= set(firing("DiskFullIn4h", {**SOUND, free: "4000x130"}))
+    assert firing("DiskFullIn4h", {**SOUND, free: "6000x130"}) == []
 
 
 @pytest.mark.parametrize("name", ["SlowRejoin", "RecordsLost"])

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from ottla.broker.admin.metrics.group_labels import GroupLabels
-from ottla.broker.admin.metrics.group_source import FACTS_PER_ITEM, GroupCounts, GroupSource
+from ottla.broker.admin.metrics.group_source import (
+    FACTS_PER_ITEM,
+    PROTOCOL_TYPE_LENGTH_MAX,
+    PROTOCOL_TYPES_MAX,
+    GroupCounts,
+    GroupSource,
+)
 from ottla.broker.config.server import ServerConfig
 from ottla.broker.logging import LazyLog
 from ottla.coordinator.classic.states import GroupState
@@ -26,7 +32,8 @@ class Scraped:
             broker_clock=SimpleNamespace(now_ms=lambda: self.now_ms),
             schedule=lambda wait_ms, action: wheel.schedule(self.now_ms + wait_ms, action),
         )
-        shards: Any = SimpleNamespace(loaded_shards=list)
+        self.groups: dict[str, Any] = {}
+        shards: Any = SimpleNamespace(loaded_shards=lambda: [SimpleNamespace(groups=self.groups)])
         self.source = GroupSource(runtime, None, shards, GroupLabels())  # type: ignore[arg-type]
         self.note(changed(GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE))
         member = {"group_id": "g", "generation": 1, "member_id": "m", "group_instance_id": None}
@@ -89,3 +96,25 @@ def test_fact_that_is_reported_late_lowers_no_counter(scraped: Scraped) -> None:
     assert waits.waited_ms == {"leader": 100}
     waits.charge(200)
     assert waits.waited_ms == {"leader": 100}
+
+
+def test_protocol_types_that_clients_choose_are_few_series(scraped: Scraped) -> None:
+    for number in range(1000):
+        scraped.groups[f"g{number}"] = of_type(f"g{number}", f"type{number}")
+    scraped.groups["long"] = of_type("long", "x" * (PROTOCOL_TYPE_LENGTH_MAX + 1))
+    scraped.groups["simple"] = of_type("simple", None)
+    for _ in range(2):
+        for _ in scraped.source.prepare():
+            pass
+    found = dict(filter(None, scraped.source.families["ottla_groups"]()))
+
+    assert len(found) == PROTOCOL_TYPES_MAX + 2
+    assert found['state="Empty",protocol_type="type0"'] == 1
+    assert found['state="Empty",protocol_type=""'] == 1
+    assert found['state="Empty",protocol_type="_other"'] == 1001 - PROTOCOL_TYPES_MAX
+
+
+def of_type(group: str, protocol_type: str | None) -> Any:
+    return SimpleNamespace(
+        group_id=group, state=GroupState.EMPTY, protocol_type=protocol_type, parked_joins=0, members={}
+    )

@@ -13,6 +13,7 @@ from tests.broker.admin.pages import get
 from tests.broker.wire import running_broker
 
 MANIFEST = (Path(__file__).parents[3] / "examples/kubernetes/ottla.yaml").read_text()
+DOCKERFILE = (Path(__file__).parents[3] / "Dockerfile").read_text()
 _PROBE = re.compile(r"httpGet: \{path: (\S+), port: (\w+)\}")
 _PORT = re.compile(r"- \{name: (\w+), (?:containerPort|port): (\d+)\}")
 
@@ -48,6 +49,17 @@ async def test_pages_that_the_probes_ask_for_are_served(tmp_path: Path) -> None:
     async with running_broker(tmp_path, ottla_admin_listener="127.0.0.1:0") as broker:
         for path in paths:
             assert (await get(TcpNetwork(), broker.admin_url, path)).status == 200, path
+
+
+def test_image_gives_a_start_as_long_as_the_pods_have() -> None:
+    """Recovery may take minutes. Who replaces unhealthy containers, as Swarm does, would begin it again and again."""
+    yaml: Any = import_module("yaml")
+    *_, brokers = yaml.safe_load_all(MANIFEST)
+    (container,) = brokers["spec"]["template"]["spec"]["containers"]
+    probe = container["startupProbe"]
+    (period,) = re.findall(r"^HEALTHCHECK .*--start-period=(\d+)s", DOCKERFILE, re.MULTILINE)
+
+    assert int(period) == probe["periodSeconds"] * probe["failureThreshold"] == 600
 
 
 def test_manifest_is_what_a_cluster_of_brokers_needs() -> None:

@@ -163,3 +163,16 @@ async def test_lag_of_a_transactional_group_ends_before_open_ones(tmp_path: Path
         while await lag("processor") == 0:
             pass
         assert (await lag("processor"), await lag("plain")) == (2, 4)
+
+
+async def test_samples_are_of_as_many_lags_as_have_series(tmp_path: Path) -> None:
+    """Each takes three kilobytes, and as long as twenty requests: a cluster may have a hundred thousand."""
+    async with observed(tmp_path, ottla_metrics_lag_max=2) as broker:
+        await create_topic(broker, "t", [0])
+        for number in range(5):
+            assert await committed(broker, f"g{number}", 0) == 0
+        found = await scraped(broker.admin_url)
+
+    assert len([name for name, _ in found if name == "ottla_group_verdict"]) == 2
+    assert len([name for name, _ in found if name == "ottla_group_lag_seconds"]) == 2
+    assert value(found, "metrics_overflow", kind="lags") == 3

@@ -155,6 +155,22 @@ async def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch
 async def test_broker_that_is_not_here_is_not_found(broker: Broker) -> None:
     for name in ("connections", "members", "progress", "requests"):
         assert (await get(TcpNetwork(), broker.admin_url, f"/api/v1/node/{name}?broker=99")).status == 404
+    for number in ("99", "9" * 5000, "-1", ""):
+        page = f"/health/restart-safe?broker={number}"
+        answer = await get(TcpNetwork(), broker.admin_url, page)
+        assert (answer.status, answer.json["status"]) in ((404, "unknown"), (503, "unknown")), page
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:9644", 200), ("127.0.0.1:9644", 200), ("[::1]:9644", 200), ("evil.example:9644", 403), ("a.", 403)],
+)
+async def test_pages_about_clients_are_not_for_browsers(broker: Broker, host: str, status: int) -> None:
+    """A page whose own name is made to mean this machine may read what is served under that name."""
+    answer = await get(TcpNetwork(), broker.admin_url, "/api/v1/node/connections", f"Host: {host}")
+    assert answer.status == status
+    for page in ("/metrics", "/health/ready"):
+        assert (await get(TcpNetwork(), broker.admin_url, page, f"Host: {host}")).status == 200
 
 
 async def test_pages_about_clients_stay_on_the_machine(tmp_path: Path) -> None:

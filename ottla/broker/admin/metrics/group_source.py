@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from ottla.broker.admin.metrics.exposition import Sample, joined, labels
@@ -28,6 +30,7 @@ from ottla.coordinator.facts import (
     PendingMemberDropped,
     RebalanceStarted,
     RecordsSkipped,
+    StateChanged,
     StaticMemberRestored,
     StoreFailed,
 )
@@ -49,12 +52,15 @@ _NOT_COUNTED = frozenset(
 PHASES = ("join", "sync", "total")
 # As much work as another item of a pass.
 FACTS_PER_ITEM = 8
+# Clients choose them. So many have series of their own, first come, if they are no longer than this.
+PROTOCOL_TYPES_MAX = 10
+PROTOCOL_TYPE_LENGTH_MAX = 64
 
 
 class GroupCounts:
     """What has happened to one group since it is coordinated here."""
 
-    __slots__ = ("commits", "last_ms", "rebalances", "removed", "store_failures", "waits")
+    __slots__ = ("commits", "is_in_other", "last_ms", "rebalances", "removed", "store_failures", "waits")
 
     def __init__(self, now_ms: int) -> None:
         self.rebalances: Counter[str] = Counter()
@@ -63,6 +69,35 @@ class GroupCounts:
         self.commits = 0
         self.store_failures = 0
         self.waits = GroupWaits(now_ms)
+        self.is_in_other = False
+        """Whether it has been exported with those of other groups, under the label of the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """A counter of groups: by the values of a label, where it has one beside the group's."""
+
+    of: Callable[[GroupCounts], Mapping[str, int]]
+    label: str = ""
+    per_unit: int = 0
+    """How many of what is counted are one of the family's unit, where that is another."""
+
+    def sample(self, text: str, value: str, number: int) -> Sample:
+        named = joined(text, labels(**{self.label: value}) if self.label else "")
+        return named, number / self.per_unit if self.per_unit else number
+
+
+_TOTALS: Mapping[str, _Total] = {
+    "ottla_group_rebalances_total": _Total(lambda counts: counts.rebalances, "cause"),
+    "ottla_group_members_removed_total": _Total(lambda counts: counts.removed, "cause"),
+    "ottla_group_commits_total": _Total(lambda counts: {"": counts.commits}),
+    "ottla_group_store_failures_total": _Total(
+        lambda counts: {"": counts.store_failures} if counts.store_failures else {}
+    ),
+    "ottla_group_wait_seconds_total": _Total(lambda counts: counts.waits.waited_ms, "for", 1000),
+    "ottla_group_partition_seconds_unowned_total": _Total(lambda counts: {"": counts.waits.unowned_ms}, per_unit=1000),
+    "ottla_group_partition_seconds_silent_total": _Total(lambda counts: {"": counts.waits.silent_ms}, per_unit=1000),
+}
 
 
 class ServedPartition(Protocol):
@@ -84,9 +119,13 @@ class GroupSource:
         self._ends = ends
         self._coordinators = coordinators
         self._groups = Budget(config.ottla_metrics_groups_max, names.of)
+        self._protocol_types = Budget(PROTOCOL_TYPES_MAX, str)
         self._lags = Budget(config.ottla_metrics_lag_max, names.of_partition)
         self._lagging_topics = Budget(config.ottla_metrics_topics_max, _lags_beyond)
         self._counts: dict[str, GroupCounts] = {}
+        # By family: what groups had counted that are not among those without series of their own any more. A counter
+        # that fell would be taken for one that began again, and the rest of it for news.
+        self._left_behind: dict[str, Counter[str]] = {family: Counter() for family in _TOTALS}
         self._phases = {phase: Histogram() for phase in PHASES}
         self._loads = Histogram()
         self._counted = self._counters()
@@ -103,15 +142,9 @@ class GroupSource:
             "ottla_group_idle_members": self._idle_members,
             "ottla_group_generation": lambda: [(text, group.generation) for text, group in self.rows],
             "ottla_group_state_seconds": self._state_seconds,
-            "ottla_group_rebalances_total": lambda: self._caused("cause", lambda counts: counts.rebalances),
             "ottla_group_rebalance_seconds": lambda: [(labels(phase=p), each) for p, each in self._phases.items()],
             "ottla_group_rebalance_last_seconds": self._last_seconds,
-            "ottla_group_members_removed_total": lambda: self._caused("cause", lambda counts: counts.removed),
-            "ottla_group_commits_total": lambda: self._caused("", lambda counts: Counter({"": counts.commits})),
-            "ottla_group_store_failures_total": lambda: self._caused(
-                "", lambda counts: Counter({"": counts.store_failures} if counts.store_failures else {})
-            ),
-            **self._wait_families(),
+            **{family: partial(self._totals, family) for family in _TOTALS},
             "ottla_group_load_seconds": lambda: [("", self._loads)],
             "ottla_group_lag_records": self._lag,
             "ottla_metrics_overflow": lambda: [
@@ -127,18 +160,8 @@ class GroupSource:
             MemberRemoved: self._member_removed,
             GenerationStarted: self._generation_started,
             GenerationCompleted: self._generation_completed,
+            StateChanged: self._state_changed,
             StoreFailed: self._store_failed,
-        }
-
-    def _wait_families(self) -> dict[str, Callable[[], Samples]]:
-        return {
-            "ottla_group_wait_seconds_total": lambda: self._caused("for", lambda counts: counts.waits.waited_ms, 1000),
-            "ottla_group_partition_seconds_unowned_total": lambda: self._caused(
-                "", lambda counts: Counter({"": counts.waits.unowned_ms}), 1000
-            ),
-            "ottla_group_partition_seconds_silent_total": lambda: self._caused(
-                "", lambda counts: Counter({"": counts.waits.silent_ms}), 1000
-            ),
         }
 
     # What the coordinator reports.
@@ -180,8 +203,22 @@ class GroupSource:
             last_ms["total"] = last_ms["join"] + fact.sync_phase_ms
             self._phases["total"].observe(last_ms["total"] * 1_000_000)
 
+    def _state_changed(self, fact: StateChanged, counts: GroupCounts) -> None:
+        """Nothing more is counted of a group that is deleted, or that another broker coordinates: perhaps there is
+        never a scrape that would notice."""
+        if fact.to_state is GroupState.DEAD:
+            self._leave_behind(counts)
+            del self._counts[fact.group_id]
+
     def _store_failed(self, _fact: StoreFailed, counts: GroupCounts) -> None:
         counts.store_failures += 1
+
+    def _leave_behind(self, counts: GroupCounts) -> None:
+        """It is not one of the groups without series of their own from now on."""
+        if counts.is_in_other:
+            counts.is_in_other = False
+            for family, total in _TOTALS.items():
+                self._left_behind[family].update(total.of(counts))
 
     def _of(self, group_id: str, now_ms: int) -> GroupCounts:
         counts = self._counts.get(group_id)
@@ -204,25 +241,36 @@ class GroupSource:
             for group_id, group in list(shard.groups.items()):
                 yield
                 here.add(group_id)
-                states[group.state.value, group.protocol_type or ""] += 1
+                states[group.state.value, self._shown_type(group.protocol_type)] += 1
                 parked["join"] += group.parked_joins
                 if group.state is GroupState.COMPLETING_REBALANCE:
                     parked["sync"] += sum(member.parked_sync is not None for member in group.members.values())
                 text = self._groups.labels(group_id)
                 if text is None:
                     others.append(group)
-                else:
-                    rows.append((text, group))
+                    continue
+                rows.append((text, group))
+                if group_id in self._counts:
+                    self._leave_behind(self._counts[group_id])
         self._groups.end_pass()
+        self._protocol_types.end_pass()
         self.rows, self._others, self._states, self._parked = rows, others, states, parked
         for group_id, counts in list(self._counts.items()):
             yield
             # What happened in between comes first: what is counted does not fall.
             self.facts.hand_on()
             counts.waits.charge(self._runtime.broker_clock.now_ms())
-            if group_id not in here:
+            if group_id not in here and self._counts.get(group_id) is counts:
                 # It is deleted, or another broker coordinates it.
-                self._counts.pop(group_id, None)
+                self._leave_behind(counts)
+                del self._counts[group_id]
+
+    def _shown_type(self, protocol_type: str | None) -> str:
+        """As the value of a label."""
+        if not protocol_type:
+            return ""
+        shown = self._protocol_types.labels(protocol_type) if len(protocol_type) <= PROTOCOL_TYPE_LENGTH_MAX else None
+        return OTHER if shown is None else shown
 
     def offsets(self) -> Iterator[tuple[str, dict[TopicPartition, LoggedOffset]]]:
         for shard in self._coordinators.loaded_shards():
@@ -259,25 +307,24 @@ class GroupSource:
             for phase, lasted_ms in list(counts.last_ms.items()):
                 yield joined(text, labels(phase=phase)), lasted_ms / 1000
 
-    def _caused(
-        self, name: str, count: Callable[[GroupCounts], Counter[str]], per_unit: int = 0
-    ) -> Iterator[Sample | None]:
-        """`per_unit`: how many of what is counted are one of the family's unit, where that is another."""
+    def _totals(self, family: str) -> Iterator[Sample | None]:
+        total = _TOTALS[family]
         for text, group in self.rows:
             counts = self._counts.get(group.group_id)
             if counts is None:
                 yield None
                 continue
-            for value, number in list(count(counts).items()):
-                yield joined(text, labels(**{name: value}) if name else ""), number / per_unit if per_unit else number
-        rest: Counter[str] = Counter()
+            for value, number in list(total.of(counts).items()):
+                yield total.sample(text, value, number)
+        rest = Counter(self._left_behind[family])
         for group in self._others:
             yield None
-            if group.group_id in self._counts:
-                rest.update(count(self._counts[group.group_id]))
+            counts = self._counts.get(group.group_id)
+            if counts is not None:
+                counts.is_in_other = True
+                rest.update(total.of(counts))
         for value, number in rest.items():
-            other = joined(labels(group=OTHER), labels(**{name: value}) if name else "")
-            yield other, number / per_unit if per_unit else number
+            yield total.sample(labels(group=OTHER), value, number)
 
     def _lag(self) -> Iterator[Sample | None]:
         beyond, other_topics = Counter[str](), _lags_beyond(OTHER)

@@ -118,11 +118,8 @@ class KafkaSource:
 
     def _with_sum(self, value: Callable[[TopicTraffic], int]) -> Iterator[Sample]:
         """Boards select topics by `topic!=""` and the sum by `topic=""`, which is a series without the label."""
-        total = 0
-        for sample in self._replicas.traffic(lambda each: [("", value(each))]):
-            total += sample[1]
-            yield sample
-        yield "", total
+        yield from self._replicas.traffic(lambda each: [("", value(each))])
+        yield "", self._replicas.traffic_of_all(value)
 
     def _of_offsets(self, value: Callable[[int, int], int]) -> Iterator[Sample | None]:
         for group_id, offsets in self._groups.offsets():

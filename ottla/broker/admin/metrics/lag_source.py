@@ -63,6 +63,8 @@ class LagSource:
         self._groups = groups
         self._names = names
         self._topics = Budget(runtime.config.ottla_metrics_lag_max, names.of_topic)
+        # Those of which samples are kept. That takes memory and time of each.
+        self._sampled = Budget(runtime.config.ottla_metrics_lag_max, lambda *_place: "")
         self._sampled_ms: int | None = None
         self._reads = 0
         self._rings: dict[tuple[str, int], EndRing] = {}
@@ -110,6 +112,8 @@ class LagSource:
                 if ends is None or group_id not in members:
                     continue
                 place = group_id, topic, index
+                if self._sampled.labels(*place) is None:
+                    continue
                 history = self._places.get(place) or _PlaceHistory(ends.log_start_offset)
                 places[place] = history
                 history.count_lost(logged.committed.offset, ends.log_start_offset)
@@ -119,6 +123,7 @@ class LagSource:
                     ages[group_id, topic] = max(ages.get((group_id, topic), 0), age_ms)
                 verdict = self._judged(history, logged, ends, has_members=members[group_id])
                 verdicts[group_id] = max(verdict, verdicts.get(group_id, verdict))
+        self._sampled.end_pass()
         self._places, self._ages_ms, self._lost, self._verdicts = places, ages, lost, verdicts
 
     def _judged(

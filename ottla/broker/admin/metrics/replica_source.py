@@ -24,6 +24,28 @@ def partition_label(topic: str, index: int) -> str:
     return labels(topic=topic, partition=index)
 
 
+class OtherTopics:
+    """The traffic of topics without series of their own, together. A topic that is deleted, or gets series of its own,
+    leaves behind what it had: a counter that fell would be taken for one that began again, and the rest of it for news.
+    """
+
+    def __init__(self) -> None:
+        self.traffic = TopicTraffic()
+        self.has_any = False
+        """Whether there has been such a topic."""
+        # What is counted already. A topic that is deleted and created again has another object.
+        self._counted: dict[TopicTraffic, tuple[int, int, int, int]] = {}
+        self._met: dict[TopicTraffic, tuple[int, int, int, int]] = {}
+
+    def count(self, traffic: TopicTraffic) -> None:
+        self.has_any = True
+        self.traffic.add(traffic, self._counted.get(traffic, (0, 0, 0, 0)))
+        self._met[traffic] = traffic.counts
+
+    def end_pass(self) -> None:
+        self._counted, self._met = self._met, {}
+
+
 class ReplicaSource:
     def __init__(
         self,
@@ -44,6 +66,8 @@ class ReplicaSource:
         self.rows: list[tuple[str, Partition]] = []
         self._others: list[Partition] = []
         self.counts: Counter[str] = Counter()
+        self._topic_rows: list[tuple[str, TopicTraffic]] = []
+        self._other_topics = OtherTopics()
         # Of an image: an image does not change.
         self._offline_of: MetadataImage | None = None
         self._offline = 0
@@ -141,9 +165,23 @@ class ReplicaSource:
                 rows.append((text, partition))
         self._partitions.end_pass()
         self.rows, self._others, self.counts = rows, others, counts
+        yield from self._look_at_topics()
         image = self._probe.metadata.image
         if self._controller.is_controller and image is not self._offline_of:
             yield from self._count_offline(image)
+
+    def _look_at_topics(self) -> Iterator[None]:
+        rows: list[tuple[str, TopicTraffic]] = []
+        for topic, traffic in list(self._replicas.traffic.items()):
+            yield
+            text = self._topics.labels(topic)
+            if text is None:
+                self._other_topics.count(traffic)
+            else:
+                rows.append((text, traffic))
+        self._topics.end_pass()
+        self._other_topics.end_pass()
+        self._topic_rows = rows
 
     def _count_offline(self, image: MetadataImage) -> Iterator[None]:
         offline = 0
@@ -169,17 +207,18 @@ class ReplicaSource:
 
     def traffic(self, values: Callable[[TopicTraffic], list[tuple[str, int]]]) -> Iterator[tuple[str, int]]:
         """Of each topic, and of those without series of their own together."""
-        other: Counter[str] = Counter()
-        for topic, traffic in list(self._replicas.traffic.items()):
-            text = self._topics.labels(topic)
+        for text, traffic in self._topic_rows:
             for label, value in values(traffic):
-                if text is None:
-                    other[label] += value
-                else:
-                    yield joined(text, label), value
-        for label, value in other.items():
-            yield joined(topic_label(OTHER), label), value
-        self._topics.end_pass()
+                yield joined(text, label), value
+        if self._other_topics.has_any:
+            for label, value in values(self._other_topics.traffic):
+                yield joined(topic_label(OTHER), label), value
+
+    def traffic_of_all(self, value: Callable[[TopicTraffic], int]) -> int:
+        """Of the topics that are here and of those that were. In one step: a topic that is deleted in between would be
+        missing, or counted twice."""
+        replicas = self._replicas
+        return value(replicas.traffic_of_deleted) + sum(map(value, replicas.traffic.values()))
 
     def _follower_lag(self) -> Iterator[Sample | None]:
         for behind in self._followers_behind():

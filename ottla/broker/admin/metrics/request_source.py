@@ -175,20 +175,20 @@ class SecuritySource:
 
     def _authentications(self, wanted: str) -> Iterator[Sample]:
         for listener, sasl in self._server.sasl.items():
-            for (occasion, mechanism, result), count in sasl.ended.items():
+            for (occasion, mechanism, result), count in list(sasl.ended.items()):
                 if occasion == wanted:
                     yield labels(listener=listener, mechanism=mechanism, result=result), count
 
     def _handshakes(self) -> Iterator[Sample]:
         for each in () if self._server.tls is None else self._server.tls.all():
-            for result, count in each.ended.items():
+            for result, count in list(each.ended.items()):
                 yield labels(listener=each.name, result=result), count
 
     def _denied(self) -> Iterator[Sample]:
-        for (operation, kind), count in (self._refusals or {}).items():
+        for (operation, kind), count in list((self._refusals or {}).items()):
             yield labels(operation=operation.name, resource_type=kind.name), count
 
 
 def _by(name: str, counts: Mapping[str, int]) -> Iterator[Sample]:
-    for value, count in counts.items():
+    for value, count in list(counts.items()):
         yield labels(**{name: value}), count
