@@ -277,6 +277,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._deferred and not route.defers_answer:
             self._write_deferred()
         try:
+            if body > frame_end:  # What is there belongs to other connections.
+                raise DecodeError("its client id is longer than the frame")
             if route.has_tagged_header:
                 # Almost no client sends tagged fields in the header.
                 body = body + 1 if body < frame_end and not buffer[body] else skip_header_tags(buffer, body, frame_end)
