@@ -260,16 +260,19 @@ def guard_topic_partitions(
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse | None:
     access.amend(lambda response: _set_topic_operations(access, response.topics))
-    asks_for_all = not request.topics
+    cursor, asks_for_all = request.cursor, not request.topics
+    if asks_for_all and cursor is not None and cursor.partition_index < 0:
+        # The handler refuses it, and shows nothing.
+        return None
     names = list(access.image.topics) if asks_for_all else [topic.name for topic in request.topics]
     denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names, is_logged=not asks_for_all)
     if not denied:
         return None
-    cursor = request.cursor
-    if cursor is not None and cursor.topic_name in denied and cursor.partition_index >= 0:
-        # What comes after it goes on where it would.
+    if cursor is not None and cursor.partition_index >= 0 and (asks_for_all or cursor.topic_name in denied):
+        # What comes after it goes on where it would, whether there is such a topic or not.
         names = [name for name in names if name >= cursor.topic_name]
-        request.cursor = None
+        if cursor.topic_name in denied or access.image.topic(cursor.topic_name) is None:
+            request.cursor = None
     refused = [
         DescribeTopicPartitionsResponseTopic(error_code=TOPIC_CODE, name=name)
         for name in sorted(denied.intersection(names))
