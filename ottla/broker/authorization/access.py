@@ -42,7 +42,7 @@ _READ_TOPIC = _READ, _TOPIC
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("allowed", "authorizer", "decisions", "logs_allowed", "who")
+    __slots__ = ("_decisions_for_some", "allowed", "authorizer", "decisions", "logs_allowed", "who")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str, *, logs_allowed: bool) -> None:
         """`logs_allowed`: whether what is allowed gets a line in the log too."""
@@ -52,6 +52,7 @@ class View:
         self.decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
         self.allowed: defaultdict[tuple[AclOperation, ResourceType], set[str]] = defaultdict(set)
         """Names that are known to be allowed, of which nothing is to be logged."""
+        self._decisions_for_some: dict[tuple[AclOperation, ResourceType], Decision] = {}
 
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         """What is not among `decisions`, where it is kept."""
@@ -68,7 +69,12 @@ class View:
         return decision
 
     def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
-        return self.authorizer.decide_for_some(*self.who, operation, resource_type)
+        """Kept, for each looks at all ACLs of the type."""
+        decision = self._decisions_for_some.get((operation, resource_type))
+        if decision is None:
+            decision = self.authorizer.decide_for_some(*self.who, operation, resource_type)
+            self._decisions_for_some[operation, resource_type] = decision
+        return decision
 
 
 class Access:
