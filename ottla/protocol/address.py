@@ -25,6 +25,24 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def host_of_header(header: str) -> str:
+    """The name or address in an HTTP header Host, in lower case."""
+    host = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
+    return host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+
+
+def is_host_of_no_site(host: str) -> bool:
+    """Whether it is `localhost` or an address. A page in a browser can have the name of its own site stand for a
+    loopback address, but cannot ask for another name than that one (DNS rebinding)."""
+    from ipaddress import ip_address
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
 def parse_address(text: str, *, port_min: int = 1, host_required: bool = True) -> Address:
     """HOST:PORT, an IPv6 address in brackets. `port_min=0` where 0 stands for any free port, `host_required=False`
     where no host stands for all interfaces. Raises ValueError with a sentence."""

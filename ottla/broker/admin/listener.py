@@ -12,7 +12,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.runtime import Runtime, StartError
 from ottla.broker.server.network import ListeningSocket, Network
-from ottla.protocol.address import Address, is_loopback
+from ottla.protocol.address import Address, host_of_header, is_host_of_no_site, is_loopback
 from ottla.storage.files import reason_of
 
 if TYPE_CHECKING:
@@ -127,8 +127,12 @@ class AdminListener:
         names_clients = request.path.startswith(ABOUT_CLIENTS)
         if self._tokens is not None:
             return _refused_by_token(self._tokens, request, names_clients=names_clients)
-        if not names_clients or (self._socket is not None and is_loopback(self._socket.host)):
+        if not names_clients:
             return None
+        if self._socket is not None and is_loopback(self._socket.host):
+            if is_host_of_no_site(host_of_header(request.headers.get("host", ""))):
+                return None
+            return sentence(403, "this page names clients: it is served to who asks for localhost or an address (Host)")
         return sentence(
             403,
             "this page names clients: it is served where ottla.admin.listener is a loopback address, and to who "

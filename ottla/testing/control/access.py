@@ -11,13 +11,12 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.broker.admin.http import HttpRequest
 from ottla.broker.config.options import ConfigError
-from ottla.protocol.address import Address, parse_address
+from ottla.protocol.address import Address, host_of_header, is_host_of_no_site, parse_address
 from ottla.testing.control.problems import Problem
 
 TOKEN_VARIABLE: Final = "OTTLA_CONTROL_TOKEN"
@@ -62,15 +61,8 @@ class ControlAccess(NamedTuple):
 
     def _knows(self, header: str) -> bool:
         """Whether a Host header names this machine in a way that no page could have chosen."""
-        host = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
-        host = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
-        if host == "localhost" or host in self.hosts:
-            return True
-        try:
-            ip_address(host)
-        except ValueError:
-            return False
-        return True
+        host = host_of_header(header)
+        return host in self.hosts or is_host_of_no_site(host)
 
 
 def parse_control_address(text: str) -> "Address | Path":

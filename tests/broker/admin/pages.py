@@ -52,8 +52,8 @@ class RawClient(asyncio.Protocol):
         self.received = self.received[length:]
         return answer
 
-    async def get(self, target: str, *headers: str, method: str = "GET") -> Answer:
-        lines = [f"{method} {target} HTTP/1.1", "Host: test", *headers, "", ""]
+    async def get(self, target: str, *headers: str, method: str = "GET", host: str = "localhost") -> Answer:
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]
         self.transport.write("\r\n".join(lines).encode())
         return await self.answer()
 

@@ -15,7 +15,7 @@ from ottla.broker.server.network import TcpNetwork
 from ottla.coordinator.classic.states import GroupState
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.broker import asking
-from tests.broker.admin.pages import Answer, get
+from tests.broker.admin.pages import Answer, connect, get
 from tests.broker.test_group_handlers import found, joined, stable
 from tests.broker.wire import client_of, create_topic, fetch_request, running_broker, until
 
@@ -166,3 +166,17 @@ async def test_pages_about_clients_stay_on_the_machine(tmp_path: Path) -> None:
 
     assert [each.status for each in answers] == [200, 200, 403]
     assert b"ottla.admin.listener" in answers[-1].body
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:9644", "localhost.evil.example", ""])
+async def test_page_in_a_browser_sees_nothing_of_clients(broker: Broker, host: str) -> None:
+    """Its site can have its name stand for a loopback address (DNS rebinding); it asks for that name then."""
+    client = await connect(TcpNetwork(), broker.admin_url)
+    paths = ("/health/live", "/api/v1/node/connections", "/api/v1/node/members")
+    answers = [await client.get(path, host=host) for path in paths]
+    known = [(await client.get(paths[1], host=each)).status for each in ("localhost:1", "127.0.0.1:9", "[::1]:9644")]
+    client.transport.close()
+
+    assert [each.status for each in answers] == [200, 403, 403]
+    assert b"Host" in answers[-1].body
+    assert known == [200, 200, 200]
