@@ -178,7 +178,8 @@ class RequestContext:
             known = await response
             if known is not None:
                 if self.access is not None:
-                    known = self.access.amended(known)
+                    for _ in self.access.amending(known):
+                        await next_step()
                 if self.quotas is not None:
                     known = self.quotas.answered(self, known)
                 self.complete(known, await self.built(known, self.correlation_id))
