@@ -137,6 +137,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return tls is not None and tls.getpeercert(binary_form=True) is not None
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether its client waits for an answer."""
+        return self._is_answering
+
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

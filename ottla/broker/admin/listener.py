@@ -93,11 +93,18 @@ class AdminListener:
             self._for_probes.add(connection)
         self._connections[connection] = None
         if len(self._connections) > CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX:
-            connection.abort()
-        elif self.h11 is None and not self._is_importing:
+            self._make_room(connection)
+        if self.h11 is None and not self._is_importing:
             # It takes longer than a step of the loop may, so not before it is needed, and in a thread.
             self._is_importing = True
             self.runtime.offload(_import_h11, self._imported)
+
+    def _make_room(self, newest: HttpConnection) -> None:
+        """The oldest goes whose client waits for no answer: who holds connections keeps no probe out."""
+        others = (each for each in self._connections if not each.is_answering)
+        oldest = next(others, newest)
+        self.disconnected(oldest)
+        oldest.abort()
 
     def disconnected(self, connection: HttpConnection) -> None:
         self._connections.pop(connection, None)

@@ -305,7 +305,23 @@ def test_probes_have_connections_of_their_own(world: World) -> None:
         more = [await world.client() for _ in range(PROBE_CONNECTIONS_MAX)]
         await asyncio.sleep(0.1)
 
-        assert [client.closed.done() for client in more] == [False] * (PROBE_CONNECTIONS_MAX - 1) + [True]
+        assert [client.closed.done() for client in (*clients, *more)] == [True] + [False] * (len(clients) + 7)
+
+    world.run(story())
+
+
+def test_who_holds_all_connections_keeps_no_probe_out(world: World) -> None:
+    """An orchestrator would end a broker whose probe is not answered."""
+
+    async def story() -> None:
+        for _ in range(2 * (CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX)):
+            hostile = await world.client()
+            assert (await hostile.get("/health/live")).status == 200
+        for _ in range(2 * (CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX)):
+            await world.client()
+        probe = await world.client()
+        assert (await probe.get("/health/live")).status == 200
+        assert len(world.listener._connections) == CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX
 
     world.run(story())
 
