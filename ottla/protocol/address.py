@@ -25,16 +25,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def host_of_header(text: str) -> str:
-    """That of HTTP's header Host: without its port and brackets, in lower case."""
-    host, _, port = text.rpartition(":")
-    return (host if port.isdecimal() else text).removeprefix("[").removesuffix("]").rstrip(".").lower()
+def host_of_header(header: str) -> str:
+    """The name or address in an HTTP header Host, in lower case."""
+    host = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
+    return host.removeprefix("[").removesuffix("]").rstrip(".").lower()
 
 
-def is_beyond_pages(host: str) -> bool:
-    """Whether no page of a browser can have been loaded under this name in place of this machine (DNS rebinding): it is
-    `localhost`, or an address."""
-    # Few processes ask.
+def is_host_of_no_site(host: str) -> bool:
+    """Whether it is `localhost` or an address. A page in a browser can have the name of its own site stand for a
+    loopback address, but cannot ask for another name than that one (DNS rebinding)."""
     from ipaddress import ip_address
 
     try:

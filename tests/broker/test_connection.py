@@ -4,6 +4,7 @@ import struct
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,28 @@ async def test_frames_may_be_cut_and_joined_anywhere(tmp_path: Path, cut: int) -
         connection.connection_lost(None)
 
     assert [struct.unpack_from(">i", frame, 4)[0] for frame in transport.frames] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("api", "version"), [(18, 0), (18, 2), (18, 99), (16, 0), (16, 2)])
+async def test_client_id_reaches_no_bytes_behind_its_frame(tmp_path: Path, api: int, version: int) -> None:
+    """They are what another connection has sent: requests without a body would be served with them as client id."""
+    async with running_broker(tmp_path, ottla_request_log_sample=1) as broker:
+        other, connection = (Connection(broker.server, "PLAINTEXT") for _ in range(2))
+        transport = FakeTransport()
+        other.connection_made(FakeTransport())  # type: ignore[arg-type]
+        connection.connection_made(transport)  # type: ignore[arg-type]
+
+        feed(other, build_request_frame(ASK, 0, 1, "the password of somebody else"))
+        feed(connection, struct.pack(">ihhih", 10, api, version, 2, 200))
+
+        is_closed = connection.is_closed
+        for each in (other, connection):
+            each.connection_lost(None)
+
+    log: Any = broker.runtime.log
+    logged = [fields["client_id"] for event, fields in log.events if event == "request"]
+    assert is_closed
+    assert (connection.client, transport.frames, logged) == (None, [], ["the password of somebody else"])
 
 
 async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:

@@ -126,6 +126,18 @@ def test_same_unknown_key_counts_once_a_minute(world: World) -> None:
     world.run(story)
 
 
+def test_unknown_keys_of_many_names_count_once_a_second(world: World) -> None:
+    """Who has not logged in can name others without an end."""
+
+    async def story(keys: TokenKeys) -> None:
+        for n in range(200):
+            keys.find(f"name-{n}")
+            await asyncio.sleep(0.05)
+        assert 10 <= world.issuer.asked <= 12
+
+    world.run(story)
+
+
 def test_file_is_looked_at_often(world: World) -> None:
     async def story(keys: TokenKeys) -> None:
         world.issuer.content = NEW

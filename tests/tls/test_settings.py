@@ -127,6 +127,18 @@ def test_file_that_is_no_key_store(tmp_path: Path, data: bytes, sentence: str) -
     assert "hidden" not in said
 
 
+@pytest.mark.parametrize("property_name", ["keystore_location", "truststore_location"])
+def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path, property_name: str) -> None:
+    """A client that may alter the location could name a device that never ends."""
+    long = tmp_path / "long.pem"
+    with long.open("wb") as file:
+        file.truncate(1_048_577)
+    for path, sentence in (("/dev/null", "it is no file"), (long, "it has more than 1,048,576 bytes")):
+        settings = of_listener("tls", keystore_location=SERVER.write(tmp_path / "store.pem"))
+        said = refusal(settings | of_listener("tls", **{property_name: path}))
+        assert said == f"listener.name.tls.ssl.{property_name.replace('_', '.')}: {path}: {sentence}"
+
+
 def test_key_that_others_can_read(tmp_path: Path) -> None:
     path = SERVER.write(tmp_path / "store.pem")
     path.chmod(0o640)

@@ -121,9 +121,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body_bytes = 0
         # Received while a request is answered.
         self._ahead_bytes = 0
-        self.idle_since_ms: int | None = None
-        """Since when no request has begun to arrive after the last answer; None while one arrives or is answered, and
-        before the first one."""
+        # No request has begun to arrive since the last one was answered.
+        self._is_idle = False
         self._is_answering = False
         self._is_closing = False
         self._is_head = False
@@ -137,6 +136,11 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Whether the client has shown one that an authority vouches for."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return tls is not None and tls.getpeercert(binary_form=True) is not None
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether its client waits for an answer."""
+        return self._is_answering
 
     # What the transport calls.
 
@@ -201,8 +205,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     # Requests.
 
     def _receive(self, data: bytes) -> None:
-        if self.idle_since_ms is not None:
-            self.idle_since_ms = None
+        if self._is_idle:
+            self._is_idle = False
             self._arm(self._limits.request_timeout_ms)
         if self._is_answering:
             self._ahead_bytes += len(data)
@@ -403,7 +407,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.close()
             return
         self._h11.start_next_cycle()
-        self.idle_since_ms = self._runtime.clock.now_ms()
+        self._is_idle = True
         self._arm(IDLE_TIMEOUT_MS)
         self._transport.resume_reading()
         if self._h11.trailing_data[0]:
@@ -418,8 +422,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def _time_out(self) -> None:
         self._timer = None
-        is_idle = self.idle_since_ms is not None
-        if self._is_closing or self._is_answering or is_idle or not self._has_received or self._h11 is None:
+        if self._is_closing or self._is_answering or self._is_idle or not self._has_received or self._h11 is None:
             self.abort()
         else:
             self._refuse(408, f"the request was not complete after {self._limits.request_timeout_ms // 1000} s")

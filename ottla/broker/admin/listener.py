@@ -12,7 +12,7 @@ from ottla.broker.config.options import ConfigError
 from ottla.broker.config.server_admin import ADMIN
 from ottla.broker.runtime import Runtime, StartError
 from ottla.broker.server.network import ListeningSocket, Network
-from ottla.protocol.address import Address, host_of_header, is_beyond_pages, is_loopback
+from ottla.protocol.address import Address, host_of_header, is_host_of_no_site, is_loopback
 from ottla.storage.files import reason_of
 
 if TYPE_CHECKING:
@@ -89,25 +89,22 @@ class AdminListener:
     # What its connections call.
 
     def connected(self, connection: HttpConnection) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
+        if len(self._connections) >= CONNECTIONS_MAX:
             self._for_probes.add(connection)
         self._connections[connection] = None
         if len(self._connections) > CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX:
-            connection.abort()
-        elif self.h11 is None and not self._is_importing:
+            self._make_room(connection)
+        if self.h11 is None and not self._is_importing:
             # It takes longer than a step of the loop may, so not before it is needed, and in a thread.
             self._is_importing = True
             self.runtime.offload(_import_h11, self._imported)
 
-    def _make_room(self) -> bool:
-        """Whether a connection was closed that is kept without a request: that for which it is so longest."""
-        idle = {each: each.idle_since_ms for each in self._connections if each.idle_since_ms is not None}
-        if not idle:
-            return False
-        longest = min(idle, key=idle.__getitem__)
-        self.disconnected(longest)
-        longest.abort()
-        return True
+    def _make_room(self, newest: HttpConnection) -> None:
+        """The oldest goes whose client waits for no answer: who holds connections keeps no probe out."""
+        others = (each for each in self._connections if not each.is_answering)
+        oldest = next(others, newest)
+        self.disconnected(oldest)
+        oldest.abort()
 
     def disconnected(self, connection: HttpConnection) -> None:
         self._connections.pop(connection, None)
@@ -140,9 +137,9 @@ class AdminListener:
         if not names_clients:
             return None
         if self._socket is not None and is_loopback(self._socket.host):
-            host = request.headers.get("host")
-            is_own = host is None or is_beyond_pages(host_of_header(host))
-            return None if is_own else sentence(403, "this page names clients: ask for it as localhost or by address")
+            if is_host_of_no_site(host_of_header(request.headers.get("host", ""))):
+                return None
+            return sentence(403, "this page names clients: it is served to who asks for localhost or an address (Host)")
         return sentence(
             403,
             "this page names clients: it is served where ottla.admin.listener is a loopback address, and to who "

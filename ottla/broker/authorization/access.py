@@ -5,7 +5,7 @@ change. An ACL that changes is in force with the next request; requests that wai
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol, TypeVar
 
 from ottla.broker.authorization.decision_log import DecisionLog
@@ -29,10 +29,15 @@ from ottla.security.authorizer import Authorizer, Decision
 
 T = TypeVar("T")
 
+Amendment = Callable[[Any], Iterator[None] | None]
+"""Changes a response; of one that may be long a little at a time, and yields in between."""
+
 VIEWS_MAX = 1_000
 """Principals, each from a host, whose decisions are kept."""
 DECISIONS_MAX = 1_000
 """Kept of each of them, of names that an ACL may have."""
+DECISIONS_PER_STEP = 1_024
+"""About what a response has. Each takes 1 to 2 µs."""
 _FAILED = Decision(False, "error")
 _SOME_NAME = "*"
 _READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
@@ -42,7 +47,7 @@ _READ_TOPIC = _READ, _TOPIC
 class View:
     """What has been decided for one principal from one host, by one set of ACLs."""
 
-    __slots__ = ("allowed", "authorizer", "decisions", "logs_allowed", "who")
+    __slots__ = ("_decisions_for_some", "allowed", "authorizer", "decisions", "logs_allowed", "who")
 
     def __init__(self, authorizer: Authorizer, principal: Principal, host: str, *, logs_allowed: bool) -> None:
         """`logs_allowed`: whether what is allowed gets a line in the log too."""
@@ -52,6 +57,7 @@ class View:
         self.decisions: dict[tuple[AclOperation, ResourceType, str], Decision] = {}
         self.allowed: defaultdict[tuple[AclOperation, ResourceType], set[str]] = defaultdict(set)
         """Names that are known to be allowed, of which nothing is to be logged."""
+        self._decisions_for_some: dict[tuple[AclOperation, ResourceType], Decision] = {}
 
     def decide(self, operation: AclOperation, resource_type: ResourceType, name: str) -> Decision:
         """What is not among `decisions`, where it is kept."""
@@ -68,7 +74,12 @@ class View:
         return decision
 
     def decide_for_some(self, operation: AclOperation, resource_type: ResourceType) -> Decision:
-        return self.authorizer.decide_for_some(*self.who, operation, resource_type)
+        """Kept, for each looks at all ACLs of the type."""
+        decision = self._decisions_for_some.get((operation, resource_type))
+        if decision is None:
+            decision = self.authorizer.decide_for_some(*self.who, operation, resource_type)
+            self._decisions_for_some[operation, resource_type] = decision
+        return decision
 
 
 class Access:
@@ -89,7 +100,7 @@ class Access:
         self._config = config
         self.closes_with: str | None = None
         """Why the connection closes once the request has been handled, where there is no response to say it."""
-        self.amendments: list[Callable[[Any], None]] | None = None
+        self.amendments: list[Amendment] | None = None
         """What is to be done to the response; None: nothing."""
 
     @property
@@ -183,9 +194,21 @@ class Access:
         items[:] = [item for item in items if name(item) not in denied]
         return refused
 
+    def drop_denied(
+        self, operation: AclOperation, resource_type: ResourceType, items: list[T], name: Callable[[T], str]
+    ) -> Iterator[None]:
+        """Leaves in `items`, of a response that lists what there is, those whose resource is allowed."""
+        kept: list[T] = []
+        for number, item in enumerate(items, 1):
+            if self.allows(operation, resource_type, name(item), is_logged=False):
+                kept.append(item)
+            if number % DECISIONS_PER_STEP == 0:
+                yield
+        items[:] = kept
+
     # The response.
 
-    def amend(self, amendment: Callable[[Any], None]) -> None:
+    def amend(self, amendment: Amendment) -> None:
         """To be called with the response, when there is one, before it is built."""
         if self.amendments is None:
             self.amendments = []
@@ -194,10 +217,17 @@ class Access:
     def amended(self, response: Any) -> Any:
         """Once per response."""
         if self.amendments is not None:
-            amendments, self.amendments = self.amendments, None
-            for amendment in amendments:
-                amendment(response)
+            for _ in self.amending(response):
+                pass
         return response
+
+    def amending(self, response: Any) -> Iterator[None]:
+        """The same, for a response that may be long: others are served wherever it yields."""
+        amendments, self.amendments = self.amendments or (), None
+        for amendment in amendments:
+            steps = amendment(response)
+            if steps is not None:
+                yield from steps
 
     def forget_amendments(self) -> None:
         """Another response than the handler's is sent."""

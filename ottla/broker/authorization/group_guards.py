@@ -12,7 +12,7 @@ from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGr
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -249,14 +249,11 @@ def guard_list_groups(access: Access, context: RequestContext, request: ListGrou
     if access.allows_cluster(AclOperation.DESCRIBE, is_logged=False):
         return
 
-    def drop_denied(response: ListGroupsResponse) -> None:
-        response.groups[:] = [
-            group
-            for group in response.groups
-            if access.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, is_logged=False)
-        ]
-
-    access.amend(drop_denied)
+    access.amend(
+        lambda response: access.drop_denied(
+            AclOperation.DESCRIBE, ResourceType.GROUP, response.groups, lambda group: str(group.group_id)
+        )
+    )
 
 
 def guard_delete_groups(access: Access, context: RequestContext, request: DeleteGroupsRequest) -> None:

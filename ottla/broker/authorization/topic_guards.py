@@ -1,10 +1,10 @@
 """Guards of the APIs about topics and their records (§62.2)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any
 
-from ottla.broker.authorization.access import Access
+from ottla.broker.authorization.access import DECISIONS_PER_STEP, Access
 from ottla.broker.authorization.refusals import SENTENCE_OF, count_refusals, refused_partition
 from ottla.broker.server.apis import FETCH, METADATA, PRODUCE
 from ottla.broker.server.request_context import RequestContext
@@ -36,13 +36,14 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.records.batch import LOW_ATTRIBUTES, TRANSACTIONAL_BIT
-from ottla.security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ottla.security.acl import CLUSTER_NAME, OPERATIONS_OF, AclOperation, ResourceType
 
 TOPIC_CODE = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 NO_OFFSET = -1
 NO_ACKS = 0
 NULL_MEANS_ALL_SINCE = 1
 BY_ID_SINCE = 12
+TOPICS_PER_STEP = DECISIONS_PER_STEP // len(OPERATIONS_OF[ResourceType.TOPIC])
 # Members of an enum are looked up by name, which takes a tenth of what a guard does.
 _WRITE, _TOPIC = AclOperation.WRITE, ResourceType.TOPIC
 _WRITE_TOPIC = _WRITE, _TOPIC
@@ -170,12 +171,16 @@ def guard_fetch(access: Access, context: RequestContext, request: FetchRequest) 
 
 def guard_metadata(access: Access, context: RequestContext, request: MetadataRequest) -> None:
     asked = request.topics
+    asks_for_all = asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE)
+    if asks_for_all:
+        access.amend(
+            lambda response: access.drop_denied(AclOperation.DESCRIBE, _TOPIC, response.topics, lambda each: each.name)
+        )
     if request.include_topic_authorized_operations:
         access.amend(lambda response: _set_topic_operations(access, response.topics))
     if request.include_cluster_authorized_operations:
         access.amend(lambda response: _set_cluster_operations(access, response))
-    if asked is None or (not asked and context.api_version < NULL_MEANS_ALL_SINCE):
-        access.amend(lambda response: _drop_denied_topics(access, response))
+    if asked is None or asks_for_all:
         return
     by_id = any(topic.topic_id != ZERO_ID for topic in asked)
     if context.api_version < BY_ID_SINCE and (by_id or any(topic.name is None for topic in asked)):
@@ -230,18 +235,13 @@ def _take_denied_creations(access: Access, asked: list[MetadataRequestTopic]) ->
     return [MetadataResponseTopic(name=name, error_code=TOPIC_CODE) for name in names]
 
 
-def _drop_denied_topics(access: Access, response: MetadataResponse) -> None:
-    response.topics[:] = [
-        topic
-        for topic in response.topics
-        if access.allows_topic(AclOperation.DESCRIBE, topic.name or "", is_logged=False)
-    ]
-
-
-def _set_topic_operations(access: Access, topics: Iterable[Any]) -> None:
-    for topic in topics:
+def _set_topic_operations(access: Access, topics: Iterable[Any]) -> Iterator[None]:
+    """All that means something for a topic is decided about each of them."""
+    for number, topic in enumerate(topics, 1):
         if topic.name:
             topic.topic_authorized_operations = access.operations(ResourceType.TOPIC, topic.name)
+        if number % TOPICS_PER_STEP == 0:
+            yield
 
 
 def _set_cluster_operations(access: Access, response: Any) -> None:
@@ -260,16 +260,19 @@ def guard_topic_partitions(
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse | None:
     access.amend(lambda response: _set_topic_operations(access, response.topics))
-    asks_for_all = not request.topics
+    cursor, asks_for_all = request.cursor, not request.topics
+    if asks_for_all and cursor is not None and cursor.partition_index < 0:
+        # The handler refuses it, and shows nothing.
+        return None
     names = list(access.image.topics) if asks_for_all else [topic.name for topic in request.topics]
     denied = access.denied_names(AclOperation.DESCRIBE, ResourceType.TOPIC, names, is_logged=not asks_for_all)
     if not denied:
         return None
-    cursor = request.cursor
-    if cursor is not None and cursor.topic_name in denied and cursor.partition_index >= 0:
-        # What comes after it goes on where it would.
+    if cursor is not None and cursor.partition_index >= 0 and (asks_for_all or cursor.topic_name in denied):
+        # What comes after it goes on where it would, whether there is such a topic or not.
         names = [name for name in names if name >= cursor.topic_name]
-        request.cursor = None
+        if cursor.topic_name in denied or access.image.topic(cursor.topic_name) is None:
+            request.cursor = None
     refused = [
         DescribeTopicPartitionsResponseTopic(error_code=TOPIC_CODE, name=name)
         for name in sorted(denied.intersection(names))

@@ -17,7 +17,7 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.protocol.messages.describe_transactions import DescribedTransaction, DescribeTransactionsRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -175,16 +175,12 @@ def guard_list_transactions(
     context: RequestContext,  # noqa: ARG001
     request: ListTransactionsRequest,  # noqa: ARG001
 ) -> None:
-    def drop_denied(response: ListTransactionsResponse) -> None:
-        response.transaction_states[:] = [
-            each
-            for each in response.transaction_states
-            if access.allows(
-                AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id, is_logged=False
-            )
-        ]
-
-    access.amend(drop_denied)
+    kind = ResourceType.TRANSACTIONAL_ID
+    access.amend(
+        lambda response: access.drop_denied(
+            AclOperation.DESCRIBE, kind, response.transaction_states, lambda each: str(each.transactional_id)
+        )
+    )
 
 
 GUARDS: dict[int, Callable[[Access, RequestContext, Any], Any | None]] = {

@@ -4,6 +4,8 @@ Files are read and looked at here. What cannot work is refused with a sentence t
 of a secret.
 """
 
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, cast
@@ -28,6 +30,8 @@ CIPHER_SUITES: Final = TlsOptions.ssl_cipher_suites.name
 HOST_CHECK: Final = TlsOptions.ssl_endpoint_identification_algorithm.name
 MAPPING_RULES: Final = TlsOptions.ssl_principal_mapping_rules.name
 CLIENT_AUTH: Final = TlsOptions.ssl_client_auth.name
+STORE_BYTES_MAX: Final = 1 << 20
+"""Of a file; those of operating systems, with all public authorities, have a quarter of it."""
 
 
 class KeyStore(NamedTuple):
@@ -128,8 +132,7 @@ class TlsProperties:
 
     def _parsed(self, name: str, path: str) -> PemTexts:
         try:
-            data = Path(path).read_bytes()
-            found = parse_pem(data)
+            found = parse_pem(_content(Path(path)))
             why = why_not_secret(Path(path)) if found.keys else None
             if why is not None:
                 raise self.refusal(name, f"it has a private key, and {why}")
@@ -144,6 +147,19 @@ class TlsProperties:
             return parse_pem(data)
         except PemError as error:
             raise self.refusal(name, str(error)) from None
+
+
+def _content(path: Path) -> bytes:
+    """Of a store. A client that alters its location may name what never ends, or is never there. Raises OSError, and
+    PemError for what is none."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise PemError("it is no file")
+    if found.st_size > STORE_BYTES_MAX:
+        raise PemError(f"it has more than {STORE_BYTES_MAX:,} bytes")
+    # There are files whose size is 0 and whose content is waited for, as /proc/kmsg.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(STORE_BYTES_MAX) or b""
 
 
 # How often those who serve look whether files have changed: that costs a few microseconds.

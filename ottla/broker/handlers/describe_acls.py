@@ -1,7 +1,9 @@
 """DescribeAcls: the ACLs that a filter matches (KIP-140, §61.3)."""
 
+from functools import partial
+
 from ottla.broker.metadata.acls import AclManager
-from ottla.broker.runtime import Runtime
+from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.protocol.errors import ErrorCode, error_for
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter
@@ -14,6 +16,7 @@ from ottla.protocol.messages.describe_acls import (
 from ottla.security.acl import AclBinding, AclFilter, AclOperation, PatternType, Permission, ResourceType
 
 NO_AUTHORIZER = "No Authorizer is configured."
+_Resources = dict[tuple[ResourceType, str, PatternType], DescribeAclsResource]
 
 
 async def handle(
@@ -24,15 +27,18 @@ async def handle(
 ) -> DescribeAclsResponse:
     check_authorizer(runtime)
     found = await acls.find(filter_of(request))
-    resources: dict[tuple[ResourceType, str, PatternType], DescribeAclsResource] = {}
-    for acl in found:
-        pattern = acl.resource_type, acl.name, acl.pattern_type
-        if pattern not in resources:
-            resources[pattern] = DescribeAclsResource(
-                resource_type=int(acl.resource_type), resource_name=acl.name, pattern_type=int(acl.pattern_type)
-            )
-        resources[pattern].acls.append(_description(acl))
+    resources: _Resources = {}
+    await in_slices(partial(_add, resources), found)
     return DescribeAclsResponse(resources=list(resources.values()))
+
+
+def _add(resources: _Resources, acl: AclBinding) -> None:
+    pattern = acl.resource_type, acl.name, acl.pattern_type
+    if pattern not in resources:
+        resources[pattern] = DescribeAclsResource(
+            resource_type=int(acl.resource_type), resource_name=acl.name, pattern_type=int(acl.pattern_type)
+        )
+    resources[pattern].acls.append(_description(acl))
 
 
 def check_authorizer(runtime: Runtime) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.runtime import in_slices, now_or_later
-from ottla.broker.server.request_context import GROUP_OPERATIONS, NOT_ASKED, RequestContext
+from ottla.broker.server.request_context import GROUP_OPERATIONS, NOT_ASKED, RequestContext, check_repetitions
 from ottla.coordinator.events import DescribeGroup
 from ottla.coordinator.results import DescribedMember, DescribeResult
 from ottla.protocol.errors import ErrorCode
@@ -25,6 +25,7 @@ _GROUP_ID_NOT_FOUND_FROM = 6
 def handle(
     groups: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | None:
+    check_repetitions("group", request.groups, len(request.groups))
     version = context.api_version
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
 

@@ -4,7 +4,7 @@ Any replica answers, as in Kafka."""
 
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import ITEMS_PER_SLICE, Runtime, in_slices, now_or_later
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import RequestContext, check_repetitions
 from ottla.cluster.topics import check_topic_name
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -23,6 +23,7 @@ def handle(
     replicas: ReplicaManager, runtime: Runtime, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | None:
     asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    check_repetitions("partition", asked, len(asked))
     response = now_or_later(_response(replicas, request), len(asked) + sum(_count(replicas, *each) for each in asked))
     if isinstance(response, DescribeProducersResponse):
         return response

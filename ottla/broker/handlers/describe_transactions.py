@@ -1,7 +1,7 @@
 """DescribeTransactions: the state of transactional ids whose coordinator this broker is (KIP-664)."""
 
 from ottla.broker.coordinators.transaction_coordinator import TransactionCoordinator
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import RequestContext, check_repetitions
 from ottla.coordinator.transactions.events import DescribeTransaction, DescriptionResult
 from ottla.coordinator.transactions.records import by_topic
 from ottla.protocol.messages.describe_transactions import (
@@ -16,6 +16,7 @@ def handle(
     transactions: TransactionCoordinator, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | None:
     names = request.transactional_ids
+    check_repetitions("transactional id", names, len(names))
     return transactions.ask_each(
         context,
         [DescribeTransaction(transactions.new_token(), name) for name in names],

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.runtime import ITEMS_PER_SLICE, next_step, now_or_later
-from ottla.broker.server.request_context import RequestContext
+from ottla.broker.server.request_context import RequestContext, check_repetitions
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
 from ottla.protocol.errors import ErrorCode
@@ -32,9 +32,13 @@ def handle(
     groups: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | None:
     version = context.api_version
+    asked: Sequence[Any] = [request] if version < _SEVERAL_GROUPS_FROM else request.groups
+    check_repetitions("group", (each.group_id for each in asked), len(asked))
+    for each in asked:
+        named = [(topic.name, index) for topic in each.topics or () for index in topic.partition_indexes]
+        check_repetitions("partition", named, len(named))
     events = [
-        FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable)
-        for each in ([request] if version < _SEVERAL_GROUPS_FROM else request.groups)
+        FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable) for each in asked
     ]
     return groups.fetch_offsets(context, events, partial(_respond, events, version))
 

@@ -122,8 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             if handled < nbytes:
                 self._keep(shared, handled, nbytes)
             if nbytes > SHORT_READ_MAX:
-                # `renew` takes another buffer where a view of this one is left.
-                del shared
+                del shared  # `renew` takes another buffer where a view of this one is left.
                 self._buffers.renew()
             return
         kept.filled += nbytes
@@ -139,10 +138,9 @@ class Connection(asyncio.BufferedProtocol):
             self.pause_reading()
 
     def eof_received(self) -> bool:
-        # The transport closes itself, once it has sent what it has.
         if not self.holds & CLOSED:
             self._end(CloseReason.CLIENT, None)
-        return False
+        return False  # The transport closes itself, once it has sent what it has.
 
     def pause_writing(self) -> None:
         self.holds |= HELD_BY_WRITING
@@ -279,6 +277,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._deferred and not route.defers_answer:
             self._write_deferred()
         try:
+            if body > frame_end:  # What is there belongs to other connections.
+                raise DecodeError("its client id is longer than the frame")
             if route.has_tagged_header:
                 # Almost no client sends tagged fields in the header.
                 body = body + 1 if body < frame_end and not buffer[body] else skip_header_tags(buffer, body, frame_end)

@@ -4,7 +4,7 @@ A connection gets its server as a `ConnectionOwner`, and copies into itself what
 of connections share one of each of these parts. Requests are `RequestContext`s, which are built on this file.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -112,6 +112,10 @@ class RequestAccess(Protocol):
     has the rest (`ottla.broker.authorization`)."""
 
     def amended(self, response: Any) -> Any: ...
+
+    def amending(self, response: Any) -> Iterator[None]:
+        """The same, a little at a time."""
+        ...
 
     def forget_amendments(self) -> None:
         """Another response than the handler's is sent."""

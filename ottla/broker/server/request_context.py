@@ -6,7 +6,8 @@ context serves request after request of its connection; parking takes it out of
 that rotation, so a handler that means to keep the context must park it.
 """
 
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from typing import Any
 
 from ottla.broker.logging import error_id
@@ -15,7 +16,7 @@ from ottla.broker.server.close_reasons import CloseReason
 from ottla.broker.server.connection_interfaces import ClientConnection, RequestAccess, RequestQuotas
 from ottla.broker.server.dispatch import PreparedFrame, Route
 from ottla.cluster.image import MetadataImage
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import InvalidRequest, KafkaError
 from ottla.security.authentication import ANONYMOUS, Principal
 
 # Bits 3 to 12 are Kafka's AclOperation numbers: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
@@ -32,6 +33,9 @@ CLUSTER_OPERATIONS = (
 
 NOT_ASKED = -(2**31)
 """The value of an `authorized_operations` field when the client has not asked for it."""
+REPETITIONS_MAX = 16
+"""How often a request may name the same thing, where a name is a few bytes and what is said about it may be long. As in
+Kafka each time is answered; no client needs more than one."""
 
 
 class RequestContext:
@@ -174,7 +178,8 @@ class RequestContext:
             known = await response
             if known is not None:
                 if self.access is not None:
-                    known = self.access.amended(known)
+                    for _ in self.access.amending(known):
+                        await next_step()
                 if self.quotas is not None:
                     known = self.quotas.answered(self, known)
                 self.complete(known, await self.built(known, self.correlation_id))
@@ -222,3 +227,9 @@ class RequestContext:
     def close_connection(self, why: str) -> None:
         """For an error that the response has no place for."""
         self.connection.close(CloseReason.REQUEST_FAILED, why)
+
+
+def check_repetitions(what: str, names: Iterable[Hashable], count: int) -> None:
+    """Of `count` names of a request. Raises InvalidRequest for one that is there more than `REPETITIONS_MAX` times."""
+    if count > REPETITIONS_MAX and max(Counter(names).values()) > REPETITIONS_MAX:
+        raise InvalidRequest(f"a {what} is named more than {REPETITIONS_MAX} times in one request")

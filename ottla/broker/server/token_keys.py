@@ -1,7 +1,8 @@
 """The keys that access tokens are signed with: fetched at the start, and again from time to time, in a thread.
 
 A login never waits for it. A token of an unknown key fails, and has the keys fetched at once, but for one and the same
-name only once a minute: the keys may have just been changed, and a client that asks may be hostile.
+name only once a minute, and for all names once a second: the keys may have just been changed, and a client that asks
+may be hostile.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from ottla.security.access_token import KEY_ID_LENGTH_MAX, KeySetError, Verifica
 FETCH_TIMEOUT_S = 10
 BYTES_MAX = 1024 * 1024
 SAME_NAME_PAUSE_MS = 60_000
+# Issuers answer so many requests, and no more: those for a key that is new must not fail because of a hostile client.
+PAUSE_MS = 1_000
 NAMES_MAX = 16
 # A file that changes is looked at as often.
 FILE_INTERVAL_MS = 10_000
@@ -48,6 +51,7 @@ class TokenKeys:
         self._missed: OrderedDict[str, int] = OrderedDict()
         self._wake: asyncio.Future[None] | None = None
         self._is_wanted = False
+        self._fetched_ms = -PAUSE_MS
 
     def find(self, name: str) -> VerificationKey | None:
         """The key of this name; of one that is not known, new ones are fetched for later."""
@@ -87,9 +91,14 @@ class TokenKeys:
             await self._refresh()
 
     async def _sleep(self, wait_ms: int) -> None:
-        """Or until a key is wanted that is not there."""
-        if self._is_wanted:
-            return
+        """Or until a key is wanted that is not there, but no sooner than `PAUSE_MS` after the last time."""
+        if not self._is_wanted:
+            await self._sleep_until_wanted(wait_ms)
+        pause_ms = self._fetched_ms + PAUSE_MS - self._runtime.clock.now_ms()
+        if pause_ms > 0:
+            await self._runtime.sleep(pause_ms)
+
+    async def _sleep_until_wanted(self, wait_ms: int) -> None:
         wake = self._wake = asyncio.get_running_loop().create_future()
         timer = self._runtime.schedule(wait_ms, lambda: complete(wake, None))
         try:
@@ -105,6 +114,7 @@ class TokenKeys:
             self._is_wanted = False
             try:
                 self._keys = await self._fetched()
+                self._fetched_ms = self._runtime.clock.now_ms()
                 return
             except (OSError, KeySetError, ValueError) as error:
                 self._runtime.log.security.warning(

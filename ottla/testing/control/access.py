@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.admin.http import HttpRequest
 from ottla.broker.config.options import ConfigError
-from ottla.protocol.address import Address, host_of_header, is_beyond_pages, parse_address
+from ottla.protocol.address import Address, host_of_header, is_host_of_no_site, parse_address
 from ottla.testing.control.problems import Problem
 
 TOKEN_VARIABLE: Final = "OTTLA_CONTROL_TOKEN"
@@ -62,7 +62,7 @@ class ControlAccess(NamedTuple):
     def _knows(self, header: str) -> bool:
         """Whether a Host header names this machine in a way that no page could have chosen."""
         host = host_of_header(header)
-        return host in self.hosts or is_beyond_pages(host)
+        return host in self.hosts or is_host_of_no_site(host)
 
 
 def parse_control_address(text: str) -> "Address | Path":

@@ -52,9 +52,8 @@ class RawClient(asyncio.Protocol):
         self.received = self.received[length:]
         return answer
 
-    async def get(self, target: str, *headers: str, method: str = "GET") -> Answer:
-        host = () if any(each.startswith("Host:") for each in headers) else ("Host: localhost",)
-        lines = [f"{method} {target} HTTP/1.1", *host, *headers, "", ""]
+    async def get(self, target: str, *headers: str, method: str = "GET", host: str = "localhost") -> Answer:
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]
         self.transport.write("\r\n".join(lines).encode())
         return await self.answer()
 

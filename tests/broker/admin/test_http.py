@@ -302,44 +302,26 @@ def test_probes_have_connections_of_their_own(world: World) -> None:
         assert (await probe.get("/health/live")).status == 200
         assert (await scraper.get("/metrics")).status == 503
         await scraper.closed
-        # Those of the probe and of the first scraper make room.
-        more = [await world.client() for _ in range(PROBE_CONNECTIONS_MAX + 2)]
+        more = [await world.client() for _ in range(PROBE_CONNECTIONS_MAX)]
         await asyncio.sleep(0.1)
 
-        assert [client.closed.done() for client in more] == [False] * (PROBE_CONNECTIONS_MAX + 1) + [True]
+        assert [client.closed.done() for client in (*clients, *more)] == [True] + [False] * (len(clients) + 7)
 
     world.run(story())
 
 
-def test_connections_without_a_request_make_room_for_others(world: World) -> None:
-    """The one without one for longest goes: clients that keep theirs must not keep probes out."""
+def test_who_holds_all_connections_keeps_no_probe_out(world: World) -> None:
+    """An orchestrator would end a broker whose probe is not answered."""
 
     async def story() -> None:
-        kept = []
-        for _ in range(2 * CONNECTIONS_MAX):
-            kept.append(await world.client())
-            assert (await kept[-1].get("/metrics")).status == 200
-            await asyncio.sleep(0.01)
-        assert [client.closed.done() for client in kept] == [True] * CONNECTIONS_MAX + [False] * CONNECTIONS_MAX
-        assert (await kept[CONNECTIONS_MAX].get("/metrics")).status == 200
+        for _ in range(2 * (CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX)):
+            hostile = await world.client()
+            assert (await hostile.get("/health/live")).status == 200
+        for _ in range(2 * (CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX)):
+            await world.client()
         probe = await world.client()
         assert (await probe.get("/health/live")).status == 200
-        await kept[CONNECTIONS_MAX + 1].closed
-        assert not kept[CONNECTIONS_MAX].closed.done()
-
-    world.run(story())
-
-
-def test_who_has_a_request_makes_no_room(world: World) -> None:
-    async def story() -> None:
-        busy = [await world.client() for _ in range(CONNECTIONS_MAX)]
-        for client in busy:
-            client.transport.write(b"GET /slow HTTP/1.1\r\nHost: t\r\n\r\n")
-        await asyncio.sleep(0.1)
-        scraper = await world.client()
-        assert (await scraper.get("/metrics")).status == 503
-        world.gate.set()
-        assert [(await client.answer()).status for client in busy] == [200] * CONNECTIONS_MAX
+        assert len(world.listener._connections) == CONNECTIONS_MAX + PROBE_CONNECTIONS_MAX
 
     world.run(story())
 

@@ -16,7 +16,7 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.create_topics import CreateTopicsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
-from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from ottla.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.protocol.messages.fetch import ReplicaState
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -78,6 +78,33 @@ async def test_a_topic_that_is_hidden_looks_like_one_that_is_missing(world: Secu
     for request, version in ((metadata, 12), (lambda name: list_offsets(name, 0), 7), (produce, 9)):
         hidden, missing = [repr(await alice.ask(request(name), version)) for name in ("secret", "absent")]
         assert hidden.replace("secret", "absent") == missing
+
+
+@pytest.mark.parametrize("partition", [0, 1, -1])
+async def test_cursor_at_a_hidden_topic_shows_nothing(world: Secured, partition: int) -> None:
+    """A page of all topics begins behind it, whether there is such a topic or not."""
+    admin, alice = await world.client("admin"), await world.client("alice")
+    await admin.ask(CreateTopicsRequest(topics=[topic("travels")], timeout_ms=5000), 7)
+    await world.set_acls([acl("DESCRIBE", TOPIC, name) for name in ("orders", "travels")])
+    pages = []
+    for name in ("secret", "secrets"):
+        cursor = Cursor(topic_name=name, partition_index=partition)
+        answer = await alice.ask(DescribeTopicPartitionsRequest(cursor=cursor), 0)
+        pages.append([(each.name, each.error_code, len(each.partitions)) for each in answer.topics])
+
+    assert pages == [[] if partition < 0 else [("travels", 0, 1)]] * 2
+
+
+async def test_cursor_at_an_allowed_topic_holds_beside_hidden_ones(world: Secured) -> None:
+    admin, alice = await world.client("admin"), await world.client("alice")
+    await admin.ask(CreateTopicsRequest(topics=[topic("reads", partitions=3)], timeout_ms=5000), 7)
+    await world.set_acls([acl("DESCRIBE", TOPIC, name) for name in ("orders", "reads")])
+    cursor = Cursor(topic_name="reads", partition_index=2)
+    answer = await alice.ask(DescribeTopicPartitionsRequest(cursor=cursor), 0)
+
+    assert [(each.name, [part.partition_index for part in each.partitions]) for each in answer.topics] == [
+        ("reads", [2])
+    ]
 
 
 async def test_a_fetch_session_is_authorized_on_each_fetch(world: Secured) -> None:

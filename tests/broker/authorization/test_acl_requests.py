@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
+from ottla.broker import runtime
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -157,3 +159,22 @@ async def test_acls_outlive_a_restart(tmp_path: Path) -> None:
         await made.set_acls(ACLS)
     async with secured(tmp_path) as made:
         assert set(made.broker.image.acls.values()) == set(ACLS)
+
+
+async def test_many_acls_are_described_in_steps(world: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100,000 that would hold up the loop for half a second."""
+    next_step, steps = runtime.next_step, []
+
+    def counted() -> Any:
+        steps.append(1)
+        return next_step()
+
+    wanted = [acl("READ", TOPIC, f"t{number}") for number in range(2 * runtime.ITEMS_PER_SLICE + 1)]
+    await world.set_acls(wanted)
+    admin = await world.client("admin")
+    monkeypatch.setattr(runtime, "next_step", counted)
+    answer = await admin.ask(describing(), 3)
+
+    assert sorted(each.resource_name for each in answer.resources) == sorted(each.name for each in wanted)
+    # Two while they are looked for, and two while they are described.
+    assert len(steps) == 4

@@ -1,6 +1,8 @@
-"""A request of which very much is denied: decided in one step of the loop, and refused in others."""
+"""A request of which very much is denied: decided in one step of the loop, and refused in others. And responses about
+everything, of which much is left out."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +18,9 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.authorization.world import TOPIC, Secured, acl, secured
+from tests.broker.authorization.world import PREFIXED, TOPIC, Secured, acl, secured
 from tests.broker.requests import topic
 from tests.broker.wire import RecordingLog, batch
 
@@ -25,6 +28,7 @@ DENIED = 29
 ALLOWED = "orders"
 NAMES = [f"denied-{number}" for number in range(DECISIONS_MAX + 200)]
 TYPE_OF_TOPICS = 2
+NOT_ASKED, READ_AND_DESCRIBE = -(2**31), 1 << 3 | 1 << 8
 Results = Callable[[Any], list[tuple[str, int]]]
 
 
@@ -146,7 +150,7 @@ async def test_refusals_are_made_in_another_step_than_decisions(
 ) -> None:
     asked = APIS[api]
     alice = await world.client("alice")
-    calls = StepsOf(monkeypatch, "denied_names", "amended")
+    calls = StepsOf(monkeypatch, "denied_names", "amending")
 
     # What is appended is written before it is answered, with all refusals.
     allowed = [] if api == "Produce" else [ALLOWED]
@@ -157,7 +161,7 @@ async def test_refusals_are_made_in_another_step_than_decisions(
     assert all(codes.pop(name) != DENIED for name in allowed)
     assert set(codes) == set(NAMES)
     assert set(codes.values()) == {DENIED}
-    decided, refused = calls.steps["denied_names"][0], calls.steps["amended"]
+    decided, refused = calls.steps["denied_names"][0], calls.steps["amending"]
     assert refused
     assert decided < min(refused)
 
@@ -176,3 +180,27 @@ async def test_all_refusals_of_a_request_are_counted_in_the_log(
     await alice.ask(list_offsets(NAMES[:1]), 5)
     (left_out,) = [fields["denied"] for event, fields in log.events if event == "authorizations not logged"]
     assert left_out == len(NAMES) - REFUSALS_PER_SECOND
+
+
+@pytest.mark.parametrize("wants_operations", [False, True])
+async def test_what_may_be_seen_of_all_topics_is_decided_in_steps(
+    world: Secured, wants_operations: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of a few bytes asks for that, whatever its sender may do."""
+    admin, alice = await world.client("admin"), await world.client("alice")
+    count, at_once = 300, 16
+    await admin.ask(CreateTopicsRequest(topics=[topic(f"t-{n}") for n in range(count)], timeout_ms=5000), 7)
+    await world.set_acls([acl("READ", TOPIC, "t-2", pattern_type=PREFIXED)])
+    monkeypatch.setattr("ottla.broker.authorization.access.DECISIONS_PER_STEP", at_once)
+    monkeypatch.setattr("ottla.broker.authorization.topic_guards.TOPICS_PER_STEP", 2)
+    calls = StepsOf(monkeypatch, "allows")
+    asked = MetadataRequest(topics=None, include_topic_authorized_operations=wants_operations)
+    shown = (await alice.ask(asked, 12)).topics
+
+    assert len(shown) == 111
+    assert {each.topic_authorized_operations for each in shown} == {
+        READ_AND_DESCRIBE if wants_operations else NOT_ASKED
+    }
+    assert len(calls.steps["allows"]) == count + 1 + (8 * len(shown) if wants_operations else 0)
+    # In one step the first part ends and the second begins.
+    assert max(Counter(calls.steps["allows"]).values()) <= 2 * at_once
