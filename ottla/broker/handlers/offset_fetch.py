@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
 from ottla.broker.runtime import ITEMS_PER_SLICE, next_step, now_or_later
-from ottla.broker.server.request_context import RequestContext, check_repetitions
+from ottla.broker.server.request_context import REPETITIONS_MAX, RequestContext, check_repetitions
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
 from ottla.protocol.errors import ErrorCode
@@ -33,10 +33,14 @@ def handle(
 ) -> OffsetFetchResponse | None:
     version = context.api_version
     asked: Sequence[Any] = [request] if version < _SEVERAL_GROUPS_FROM else request.groups
-    check_repetitions("group", (each.group_id for each in asked), len(asked))
+    if len(asked) > 1:
+        check_repetitions("group", (each.group_id for each in asked), len(asked))
     for each in asked:
-        named = [(topic.name, index) for topic in each.topics or () for index in topic.partition_indexes]
-        check_repetitions("partition", named, len(named))
+        topics = each.topics or ()
+        # Most members ask for some partitions of one topic.
+        if len(topics) > 1 or (topics and len(topics[0].partition_indexes) > REPETITIONS_MAX):
+            named = [(topic.name, index) for topic in topics for index in topic.partition_indexes]
+            check_repetitions("partition", named, len(named))
     events = [
         FetchOffsets(groups.new_token(), each.group_id, _topics(each.topics), request.require_stable) for each in asked
     ]
