@@ -29,6 +29,8 @@ NO_LEADER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+# The log of Kafka's controllers. Here no topic has that name; DescribeQuorum describes it.
+CLUSTER_METADATA = "__cluster_metadata"
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from ottla.cluster.image import (
+    CLUSTER_METADATA,
     INTERNAL_TOPICS,
     ZERO_ID,
     BrokerInfo,
@@ -129,6 +130,8 @@ def check_creatable_by_clients(name: str, image: MetadataImage) -> None:
     if name in INTERNAL_TOPICS:
         _check_not_taken(name, image)
         raise InvalidRequest(f"{name} belongs to the broker, which creates it when it is needed")
+    if name == CLUSTER_METADATA:
+        raise InvalidRequest(f"{name} is the name of a controller's log, which no topic can have")
 
 
 def check_partition_count(count: int) -> None:

@@ -21,9 +21,9 @@ from ottla.protocol import primitives
 from ottla.protocol.memory import (
     ARRAY_COST,
     BUDGET_BASE,
-    BUDGET_PER_BYTE,
     TEXT_COST,
     TEXT_COST_PER_BYTE,
+    budget_per_byte,
     element_cost,
     minimum_size,
     uncharged_size,
@@ -86,7 +86,7 @@ class _DecoderSource:
         source = self.source
         source.open("def decode(buf, p, end):")
         if self.charges:
-            source.line(f"budget = {BUDGET_BASE} + {BUDGET_PER_BYTE} * (end - p)")
+            source.line(f"budget = {BUDGET_BASE} + {budget_per_byte(self.message)} * (end - p)")
         else:
             source.names["decode_charged"] = decode_charged
             size = uncharged_size(self.message, self.version, self.flexible)

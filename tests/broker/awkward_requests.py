@@ -230,6 +230,7 @@ def _about_creating_topics() -> Iterator[Asked]:
     counted.num_partitions, counted.replication_factor = 1, 1
     yield create("a topic both counted and assigned", counted)
     yield create("an internal topic", topic("__consumer_offsets"))
+    yield create("the log of controllers", topic("__cluster_metadata"))
     yield create("nothing")
 
 
@@ -386,6 +387,7 @@ def _about_deleting_records() -> Iterator[Asked]:
 def _about_the_cluster(world: World) -> Iterator[Asked]:
     yield Asked("metadata of bad names", metadata("a b", "", "..", create=True), 12)
     yield Asked("metadata of an unknown name", metadata("nowhere"), 12)
+    yield Asked("metadata of the log of controllers", metadata("__cluster_metadata", create=True), 12)
     ids = [MetadataRequestTopic(topic_id=b"\1" * 16), MetadataRequestTopic(topic_id=world.orders_id)]
     yield Asked("metadata of topic ids", MetadataRequest(topics=ids), 12)
     unnamed = [MetadataRequestTopic(name=None, topic_id=ZERO_UUID)]

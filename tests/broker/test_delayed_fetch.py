@@ -8,7 +8,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.replicas.delayed_fetch import DelayedFetch
-from ottla.protocol.errors import KafkaStorageError
+from ottla.protocol.errors import ErrorCode, KafkaStorageError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.timer.purgatory import Purgatory
 from tests.broker.wire import (
@@ -149,6 +149,40 @@ async def test_more_partitions_than_may_be_parked_are_answered_at_once(tmp_path:
 
         assert fetched(response) == [[]] * 50
         assert (len(broker.replicas.delayed_fetch), broker.replicas.delayed_fetch.watched) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [11, 13])
+async def test_what_is_unknown_lets_the_rest_of_a_fetch_wait(tmp_path: Path, version: int) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as reader, client_of(broker) as writer:
+        await create_topic(writer, "t")
+        topic_id = broker.replicas.partition("t", 0).topic_id
+        known = FetchTopic(topic="t", topic_id=topic_id, partitions=[_whole(0), _whole(9)])
+        unknown = FetchTopic(topic="nowhere", topic_id=b"\1" * 16, partitions=[_whole(0)])
+        reader.send(FetchRequest(max_wait_ms=ENDLESS_MS, min_bytes=1, topics=[unknown, known]), version)
+        await parked_fetch(broker)
+
+        await produce(writer, "t", b"a")
+        response = await reader.receive(FetchResponse, version)
+
+    codes = [partition.error_code for topic in response.responses for partition in topic.partitions]
+    no_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version == 11 else ErrorCode.UNKNOWN_TOPIC_ID
+    assert codes == [no_topic, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert fetched(response) == [[], [b"a"], []]
+
+
+async def test_fetch_of_nothing_but_unknown_partitions_does_not_wait(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        request = FetchRequest(
+            max_wait_ms=ENDLESS_MS, min_bytes=1, topics=[FetchTopic(topic="nowhere", partitions=[_whole(0)])]
+        )
+
+        response = await client.call(request, FetchResponse, 11)
+
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _whole(index: int) -> FetchPartition:
+    return FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
 
 
 def _bound_parked_partitions(broker: Broker, watched_max: int) -> None:

@@ -68,6 +68,14 @@ async def test_no_topic_comes_into_being_where_that_is_switched_off(tmp_path: Pa
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_no_topic_is_called_as_the_log_of_controllers(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, client_of(broker) as client:
+        request = named("__cluster_metadata")
+        responses = [await client.call(request, MetadataResponse, version) for version in (4, 12)]
+
+    assert [each.topics[0].error_code for each in responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+
+
 @pytest.mark.parametrize("may_create", [True, False])
 @pytest.mark.parametrize("name", ["a b", "..", "", "x" * 250])
 async def test_an_impossible_name_is_an_invalid_topic(tmp_path: Path, name: str, may_create: bool) -> None:

@@ -155,6 +155,12 @@ def test_clients_neither_create_nor_delete_internal_topics() -> None:
     assert refusal(deletion) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+def test_no_topic_is_called_as_the_log_of_controllers() -> None:
+    creation = lambda: check_creatable_by_clients("__cluster_metadata", image_with())  # noqa: E731
+
+    assert refusal(creation) is ErrorCode.INVALID_REQUEST
+
+
 def test_deletion_answers_by_what_the_client_understands() -> None:
     topic = topic_named("a")
     old = lambda: check_deletable(topic, deletion_enabled=False, says_disabled=False)  # noqa: E731

@@ -3,10 +3,29 @@
 import pytest
 
 from ottla.protocol.codec import decode, decode_whole, encode
-from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ottla.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -209,4 +228,47 @@ def test_large_requests_of_real_clients_are_within_the_budget(request_) -> None:
     cls = type(request_)
     for version in range(cls.VERSIONS[0], min(cls.VERSIONS[1], 12) + 1):
         data = encode(request_, version)
+        assert encode(decode_whole(cls, version, data), version) == data
+
+
+LARGE_RESPONSES = [
+    FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic="t",
+                partitions=[PartitionData(partition_index=index, records=b"") for index in range(10_000)],
+            )
+        ]
+    ),
+    MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                name="t",
+                partitions=[
+                    MetadataResponsePartition(partition_index=index, replica_nodes=[1], isr_nodes=[1])
+                    for index in range(10_000)
+                ],
+            )
+        ]
+    ),
+    DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir="/data",
+                topics=[
+                    DescribeLogDirsTopic(name=f"t{number}", partitions=[DescribeLogDirsPartition(partition_index=0)])
+                    for number in range(10_000)
+                ],
+            )
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("response", LARGE_RESPONSES, ids=lambda response: type(response).__name__)
+def test_large_responses_of_brokers_are_within_the_budget(response) -> None:
+    """Ten thousand idle partitions: a follower that begins a new session is sent all of them."""
+    cls = type(response)
+    for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
+        data = encode(response, version)
         assert encode(decode_whole(cls, version, data), version) == data

@@ -9,7 +9,7 @@ have what this broker has seen; of one that is fenced nothing is known.
 from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
-from ottla.cluster.image import BrokerInfo, BrokerState, MetadataImage
+from ottla.cluster.image import CLUSTER_METADATA, BrokerInfo, BrokerState, MetadataImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -21,7 +21,6 @@ from ottla.protocol.messages.describe_quorum import (
     QuorumTopicData,
 )
 
-CLUSTER_METADATA = "__cluster_metadata"
 UNKNOWN = -1
 
 

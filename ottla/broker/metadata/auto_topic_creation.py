@@ -14,7 +14,7 @@ from ottla.broker.metadata.cluster_metadata import ClusterMetadata
 from ottla.broker.metadata.topic_admin import TopicAdminManager
 from ottla.broker.metadata.topic_plans import NewTopic, PartitionChanges
 from ottla.broker.runtime import Runtime
-from ottla.cluster.image import INTERNAL_TOPICS
+from ottla.cluster.image import CLUSTER_METADATA
 from ottla.cluster.topics import PARTITIONS_PER_REQUEST_MAX, TopicSpec
 from ottla.protocol.errors import ErrorCode, KafkaError
 
@@ -81,7 +81,7 @@ class AutoTopicCreationManager:
             codes[name] = ErrorCode.NONE
         elif name in COORDINATOR_TOPICS:
             self._ensure(COORDINATOR_TOPICS[name])
-        elif not self._runtime.config.auto_create_topics_enable or name in INTERNAL_TOPICS:
+        elif not self._runtime.config.auto_create_topics_enable or name == CLUSTER_METADATA:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             return name not in self._in_flight

@@ -25,7 +25,7 @@ from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.runtime import Runtime
 from ottla.broker.server.request_context import RequestContext
 from ottla.broker.server.turns import FETCH_BYTES_MAX, READ_BYTES_PER_STEP, ReadTurns
-from ottla.protocol.errors import KafkaError
+from ottla.protocol.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from ottla.protocol.messages.fetch import EpochEndOffset, FetchResponse
 from ottla.replication.fetch_session import FetchContext, FetchTarget
 from ottla.replication.partition import READ_COMMITTED, Partition
@@ -48,6 +48,9 @@ class _AwaitedPartition:
 
 
 class DelayedFetch(FetchOperation):
+    # As in Kafka. A consumer whose metadata is old would otherwise ask again and again until it has newer.
+    _waits_despite = (UnknownTopicId, UnknownTopicOrPartition)
+
     __slots__ = ("_follower_will_do", "_isolation_level", "_rack", "_readable_bytes", "_turns", "_watched", "_watches")
 
     _watched: list[tuple[Partition, int, int, FetchTarget]]

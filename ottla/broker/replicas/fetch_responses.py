@@ -81,6 +81,8 @@ class FetchOperation(DelayedOperation):
     and how long the request waits."""
 
     is_of_follower: ClassVar = False
+    # Errors of single targets with which the request may wait for the others.
+    _waits_despite: ClassVar[tuple[type[KafkaError], ...]] = ()
 
     # Made when the reading begins.
     _answers: list[Any]
@@ -152,9 +154,9 @@ class FetchOperation(DelayedOperation):
             try:
                 room -= self._read(target, answer, room)
             except KafkaError as error:
-                self._ends_wait = True
+                if not isinstance(error, self._waits_despite):
+                    self._ends_wait = True
                 describe_failure(self._replicas, target, answer, error)
-                self._context.route.errors[answer.error_code] += 1
         return room
 
     def on_complete(self) -> None:
@@ -201,6 +203,7 @@ class FetchOperation(DelayedOperation):
             if not include:
                 continue
             if answer.error_code:
+                self._context.route.errors[answer.error_code] += 1
                 _maybe_name_leader(self._replicas, self._context, response, target, answer)
             if target.topic != name or target.topic_id != topic_id:
                 name, topic_id = target.topic, target.topic_id
