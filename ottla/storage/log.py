@@ -274,6 +274,10 @@ class Log:
         """Whether to flush although no acknowledgement waits: for `flush.ms`, or because a segment is complete."""
         return self.durability.is_flush_overdue(now_wall_ms)
 
+    def maybe_require_sync(self, now_wall_ms: int) -> None:
+        """Have what is in the log and not durable wait for the disk, if a sync is due."""
+        self.durability.maybe_require_sync(now_wall_ms)
+
     def flush(self) -> int:
         """Make everything written durable, here and now; the recovery point, which is the log end offset."""
         return self.durability.flush()

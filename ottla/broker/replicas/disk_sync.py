@@ -42,6 +42,14 @@ class DiskSync:
         # Partitions whose `flush.ms` is running.
         self._timers: dict[Partition, TimerEntry] = {}
 
+    def opened(self, partition: Partition) -> None:
+        """What an earlier life has written and not synced, for it was killed, counts when it is synced: neither a high
+        watermark nor a follower's fetch may say before that it is there."""
+        log = partition.log
+        if log.waits_for_sync and log.failure is None and log.flushed_offset < log.log_end_offset:
+            log.maybe_require_sync(self._runtime.broker_clock.wall_ms())
+            self.written(partition)
+
     def written(self, partition: Partition) -> None:
         """Records were written to the log of a topic that syncs."""
         log = partition.log

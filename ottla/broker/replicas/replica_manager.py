@@ -93,8 +93,7 @@ class ReplicaManager:
         self.flush_and_notify = appends.flush_and_notify
         self.shared_reads = appends.shared_reads
         self.write_times, self.flush_times = appends.write_times, self._disk_sync.flush_times
-        self.delayed_produce = appends.delayed_produce
-        self.delayed_fetch = appends.delayed_fetch
+        self.delayed_produce, self.delayed_fetch = appends.delayed_produce, appends.delayed_fetch
         self.delayed_delete_records = appends.delayed_delete_records
         self._alter_partition = AlterPartitionManager(runtime, metadata, appends.mark_changed)
         self.failed = FailedReplicas(runtime, metadata, self, checkpoints.recovery_points_fell)
@@ -322,6 +321,7 @@ class ReplicaManager:
         )
         self._partitions.setdefault(topic.name, {})[index] = partition
         log.watch_segments(partial(self._segment_begun, partition))
+        self._disk_sync.opened(partition)
         return partition
 
     def _segment_begun(self, partition: Partition) -> None:
