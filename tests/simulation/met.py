@@ -69,6 +69,7 @@ OF_A_CLUSTER = frozenset(
         "hostile requests refused",
         "in-sync replicas checked",
         "keyed records acknowledged",
+        "killed before a sync",
         "new leaders checked",
         "offsets found by time",
         "pause",

@@ -15,7 +15,7 @@ Patch = pytest.MonkeyPatch
 
 
 def test_transactions_keep_their_promises() -> None:
-    outcome = TransactionalWorld(1_000).run()
+    outcome = TransactionalWorld(1_001).run()
 
     assert outcome.violations == []
     assert outcome.counts["transactions"] > 20

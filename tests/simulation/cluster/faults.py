@@ -27,6 +27,8 @@ WALL_START_MS = 1_700_000_000_000
 CALM_STORE = StoreConditions()
 # Longer than a thread of a slow disk takes for what it had begun.
 REPAIRED_MS = 2_000
+# How many milliseconds to wait for a broker between a write and its sync.
+WRITE_WITHIN_MS = 500
 
 
 class Faults:
@@ -108,6 +110,8 @@ class Faults:
         """All machines that nothing else is happening to lose power at once; mostly that is every one."""
         for _ in range(rng.randint(1, 2)):
             await self._world.sleep_ms(rng.randint(1_000, self._world.plan.stormy_ms))
+            if rng.random() < 0.5:
+                await self._begin_lives(rng)
             if self._world.is_calm:
                 return
             nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
@@ -116,6 +120,23 @@ class Faults:
                 node.is_busy = True
                 node.fail_power()
             await asyncio.gather(*(self._come_back(node) for node in nodes))
+
+    async def _begin_lives(self, rng: random.Random) -> None:
+        """Brokers are killed between a write and its sync, and come back: what they find is in the memory of their
+        machines alone."""
+        chosen: list[Node] = []
+        for _ in range(WRITE_WITHIN_MS):
+            nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+            chosen = [node for node in nodes if node.has_unsynced_records]
+            if chosen:
+                break
+            await self._world.sleep_ms(1)
+        for node in chosen:
+            node.is_busy = True
+            node.kill()
+        self._world.judge.counts["killed before a sync"] += len(chosen)
+        await asyncio.gather(*(self._come_back(node) for node in chosen))
+        await self._world.sleep_ms(rng.randint(0, 200))
 
     async def _reboot(self) -> None:
         """All machines that nothing else is happening to, each after its broker was stopped in an orderly way."""

@@ -164,6 +164,12 @@ class Node:
         # Who copies from a rotten disk meets its damage.
         return self._world.has_rotten_disk or self.has_failing_disk or error.get("topic") == RISKED
 
+    @property
+    def has_unsynced_records(self) -> bool:
+        return self.is_serving and any(
+            partition.log.flushed_offset < partition.log.log_end_offset for partition in self.broker.replicas
+        )
+
     async def stop(self) -> None:
         """In an orderly way, if nothing comes in between."""
         assert self.running is not None, "no broker was started"
