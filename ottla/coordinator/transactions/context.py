@@ -35,11 +35,11 @@ class TransactionConfig:
 
 
 class BegunAhead(NamedTuple):
-    """Of a transaction that has begun in the future, by the clock of this broker when it loaded it."""
+    """Of a transaction that has begun in the future, by the clock of this broker."""
 
     start_ms: int
-    loaded_ms: int
-    """By the clock that is never set."""
+    seen_ms: int
+    """When that was seen first, by the clock that is never set."""
 
 
 class TransactionContext(StepContext):

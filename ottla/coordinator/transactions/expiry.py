@@ -1,7 +1,7 @@
 """What time does: transactions that are open for too long are aborted, ids that no client uses are removed (§13.5.6).
 
 Both compare times that an earlier coordinator may have stored, so that the clocks of the brokers matter. A transaction
-that begins in the future is open since it was loaded.
+that begins in the future is open since it was loaded, or since a clock that was set back was looked at.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from ottla.coordinator.runtime.effects import CoordinatorRecord
-from ottla.coordinator.transactions.context import TransactionContext, give_up
+from ottla.coordinator.transactions.context import BegunAhead, TransactionContext, give_up
 from ottla.coordinator.transactions.decisions import DECISIONS_PER_SLICE, IDS_PER_SLICE, fence
 from ottla.coordinator.transactions.entry import (
     NEVER_TIMES_OUT_MS,
@@ -74,10 +74,13 @@ def _open_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | 
         return None
     open_ms = context.wall_ms - metadata.start_ms
     ahead = context.begun_ahead.get(entry.transactional_id)
-    if ahead is not None and ahead.start_ms == metadata.start_ms:
-        # It has been open for that long at least.
-        return max(open_ms, context.now_ms - ahead.loaded_ms)
-    return open_ms
+    if ahead is None or ahead.start_ms != metadata.start_ms:
+        if open_ms >= 0:
+            return open_ms
+        # The clock was set back while it was open.
+        ahead = context.begun_ahead[entry.transactional_id] = BegunAhead(metadata.start_ms, context.now_ms)
+    # It has been open for that long at least.
+    return max(open_ms, context.now_ms - ahead.seen_ms)
 
 
 def expire_ids(context: TransactionContext, _event: ExpireTransactionalIds) -> None:

@@ -62,7 +62,7 @@ class TransactionLog:
         self.config = TransactionConfig(**config)
         self.level = level
         """The cluster's `transaction.version`."""
-        self.now_ms = 0
+        self.now_ms = self.clock_is_ahead_ms = 0
         self.tokens = count(1)
         self.producer_ids = count(FIRST_PRODUCER_ID)
         self.has_producer_ids = True
@@ -109,7 +109,7 @@ class TransactionLog:
 
     @property
     def wall_ms(self) -> int:
-        return WALL_START_MS + self.now_ms
+        return WALL_START_MS + self.now_ms + self.clock_is_ahead_ms
 
     def send(self, event: Any) -> Any:
         """Hand in an event; gives the answer to a request if there is one by then, else None."""

@@ -83,6 +83,17 @@ def test_a_transaction_from_the_future_counts_from_its_load() -> None:
     check_is_aborted_after_its_timeout(log)
 
 
+def test_a_clock_that_is_set_back_keeps_no_transaction_open() -> None:
+    """§13.5.6: by the clock, it will begin in a day."""
+    log = TransactionLog()
+    opened(log)
+    log.advance(5_000)
+    log.clock_is_ahead_ms = -DAY_MS
+    log.send(AbortTimedOutTransactions())
+
+    check_is_aborted_after_its_timeout(log)
+
+
 def test_the_next_transaction_counts_from_its_own_start() -> None:
     log = TransactionLog()
     producer = opened(log)
