@@ -40,7 +40,7 @@ OF_A_TRANSACTION_COORDINATOR = frozenset(
         "transactions over",
     }
 )
-OF_A_BROKER = frozenset({"expiries", "failed write", "older metadata", "power", "produced"})
+OF_A_BROKER = frozenset({"expiries", "failed write", "older metadata", "power", "power soon after a start", "produced"})
 OF_A_CLUSTER = frozenset(
     {
         "ACLs changed",

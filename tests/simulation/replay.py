@@ -21,14 +21,14 @@ class Live(NamedTuple):
 
 
 def live_states(broker: Any) -> dict[int, Live]:
-    """The committed state of all groups of a live broker, by partition."""
-    return {
-        hosted.index: Live(
-            live_state(hosted), _stored_offset(broker.replicas.partition(CONSUMER_OFFSETS, hosted.index))
-        )
-        for hosted in hosted_partitions(broker)
-        if not is_within_step(hosted)
-    }
+    """The committed state of all groups of a live broker, by partition. What a coordinator has loaded may be beyond
+    that for a while, and promises nothing yet."""
+    states: dict[int, Live] = {}
+    for hosted in hosted_partitions(broker):
+        stored_offset = _stored_offset(broker.replicas.partition(CONSUMER_OFFSETS, hosted.index))
+        if not is_within_step(hosted) and stored_offset >= hosted.loaded_offset:
+            states[hosted.index] = Live(live_state(hosted), stored_offset)
+    return states
 
 
 def _stored_offset(partition: Any) -> int:

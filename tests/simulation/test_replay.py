@@ -30,13 +30,14 @@ class CommitsLog:
         return SimpleNamespace(records=build_batch([record], base_offset=offset), end_offset=offset + 1)
 
 
-def broker_with(log, *, high_watermark, loaded):
-    """Its coordinator knows the first records of the log, as many as `loaded` says."""
+def broker_with(log, *, high_watermark, loaded, loaded_offset=0):
+    """Its coordinator knows the first records of the log, as many as `loaded` says, and found those before
+    `loaded_offset` when it began."""
     durable = DurableState()
     for offset, value in enumerate(log.values[:loaded]):
         durable.replay(KEY, value, offset, None)
     coordinator = SimpleNamespace(shard=SimpleNamespace(durable=durable), rest=())
-    hosted = SimpleNamespace(index=0, is_loading=False, coordinator=coordinator, _queue=())
+    hosted = SimpleNamespace(index=0, is_loading=False, coordinator=coordinator, _queue=(), loaded_offset=loaded_offset)
     partition = SimpleNamespace(log=log, high_watermark=high_watermark)
     replicas = SimpleNamespace(partition=lambda topic, index: partition)
     groups = SimpleNamespace(topic=SimpleNamespace(_partitions={0: hosted}))
@@ -61,6 +62,12 @@ def test_append_that_waits_for_the_disk_is_in_flight():
     log.flushed_offset, log.sync_required_offset = 1, 2
     (before,) = live_states(broker_with(log, high_watermark=2, loaded=1)).values()
     assert before.stored_offset == 1
+
+
+@pytest.mark.parametrize(("high_watermark", "count"), [(1, 0), (2, 1)])
+def test_what_is_loaded_promises_nothing_before_it_is_committed(high_watermark, count):
+    broker = broker_with(CommitsLog(5, 6), high_watermark=high_watermark, loaded=2, loaded_offset=2)
+    assert len(live_states(broker)) == count
 
 
 @pytest.mark.parametrize("survived", [CommitsLog(), CommitsLog(4, 6)], ids=["none", "another"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.replicas.disk_sync import DiskSync
 from ottla.broker.upkeep.producer_id_file import ProducerIdFile
 from ottla.coordinator import group_removal
 from ottla.coordinator.classic import leave, loading, rebalance, sync
@@ -102,12 +103,17 @@ def a_restarted_broker_believes_an_older_store(patch):
     patch.setattr(ProducerIdFile, "__init__", forgetful)
 
 
-# What only some runs come to: those that wait for what is unused to expire, those whose disk loses the right write, and
-# those whose producer asks for another id after the metadata was put back.
+def what_a_start_finds_counts_before_it_is_synced(patch):
+    patch.setattr(DiskSync, "opened", lambda syncs, partition: None)
+
+
+# What only some runs come to: those that wait for what is unused to expire, those whose disk loses the right write,
+# those whose producer asks for another id after the metadata was put back, and those whose power fails before a sync.
 FIRST_SEEDS = {
     groups_never_expire: 5,
     the_disk_lies_about_syncing: 17,
     a_restarted_broker_believes_an_older_store: 13,
+    what_a_start_finds_counts_before_it_is_synced: 309,
 }
 
 
@@ -124,6 +130,7 @@ FIRST_SEEDS = {
         (sessions_never_expire, {"I-19", "I-20"}),
         (groups_never_expire, {"I-19"}),
         (a_restarted_broker_believes_an_older_store, {"I-8", "answers"}),
+        (what_a_start_finds_counts_before_it_is_synced, {"I-4"}),
         (the_disk_lies_about_syncing, {"I-5", "I-16", "I-17", "answers", "start"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -76,7 +76,7 @@ class World:
         self._broker: BrokerProcess | None = None
         self._inspector: Inspector | None = None
         self._scraper: Scraper | None = None
-        self._next_crash_takes_power = False
+        self._next_crash_takes_power, self._short_lives = False, self._rng("short lives")
         self._load_check: LoadCheck | None = None
         self._coordinated = Coordinated(self, ADDRESS) if self.plan.transacts else None
         self._transaction_inspector: TransactionInspector | None = None
@@ -272,6 +272,16 @@ class World:
         if self.plan.puts_metadata_back:
             self.judge.counts["older metadata"] += 1
             self._machine.put_back_producer_ids()
+        await self._come_back(rng)
+        if self.plan.may_lose_power and self._short_lives.random() < 0.3:
+            # What the broker has found is in the memory of its machine, and perhaps not on the disk.
+            self.judge.counts["power soon after a start"] += 1
+            await asyncio.sleep(self._short_lives.randint(0, 20) / 1000)
+            self._next_crash_takes_power = True
+            await self._end(self._running(), "power")
+            await self._come_back(rng)
+
+    async def _come_back(self, rng: random.Random) -> None:
         while True:
             await asyncio.sleep(rng.randint(0, 12_000) / 1000)
             if rng.random() < 0.3:
