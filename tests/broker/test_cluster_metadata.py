@@ -3,25 +3,16 @@
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.broker.config.server import ConfigSource
-from ottla.broker.handlers import alter_partition_reassignments
-from ottla.broker.metadata.deleted_topics import TIDY_MS_MAX
 from ottla.cluster.image import CONSUMER_OFFSETS, TopicInfo
 from ottla.cluster.store import Put, Transaction
 from ottla.protocol.errors import ErrorCode, InvalidReplicationFactor, KafkaError
-from ottla.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.storage.checkpoints import PARTITION_METADATA
 from tests.broker.virtual_cluster import SESSION_MS, Cluster, Node
 from tests.simulation.judge import Judge
 from tests.simulation.wire import Wire, connect
@@ -34,12 +25,6 @@ def cluster() -> Iterator[Cluster]:
     cluster.loop.close()
 
 
-async def three(cluster: Cluster, **settings: object) -> list[Node]:
-    nodes = await cluster.started(1, 2, 3, **settings)
-    await cluster.until(lambda: all(len(node.broker.image.active_brokers) == 3 for node in nodes))
-    return nodes
-
-
 async def ask(cluster: Cluster, node: Node, request: Any, version: int) -> Any:
     wire = await connect(cluster.network, Judge(cluster.trace), (node.host, 9092), "client", Wire)
     try:
@@ -48,14 +33,9 @@ async def ask(cluster: Cluster, node: Node, request: Any, version: int) -> Any:
         wire.close()
 
 
-def log_directories(node: Node) -> set[str]:
-    names = node.disk.list_directory(Path("/data"))
-    return {name for name in names if node.disk.is_directory(Path("/data") / name) and not name.endswith("-delete")}
-
-
 def test_a_topic_created_through_one_broker_is_on_all(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         topic = await cluster.create(nodes[1], "t", 3, 3, retention_ms="5")
         assert nodes[1].broker.image.topic("t") == topic, "the answer comes when the image has it"
         assert all(nodes[1].broker.replicas.find("t", index) for index in range(3)), "and when its logs are there"
@@ -63,7 +43,7 @@ def test_a_topic_created_through_one_broker_is_on_all(cluster: Cluster) -> None:
 
         for node in nodes:
             assert node.broker.image.topic("t") == topic
-            assert log_directories(node) == {"t-0", "t-1", "t-2"}
+            assert node.log_directories == {"t-0", "t-1", "t-2"}
             assert node.broker.replicas.partition("t", 0).log.config.retention_ms == 5
             leads = [p.index for p in node.broker.replicas if p.is_leader]
             assert leads == [index for index in range(3) if topic.partitions[index].leader == node.node_id]
@@ -74,13 +54,13 @@ def test_a_topic_created_through_one_broker_is_on_all(cluster: Cluster) -> None:
 
 def test_logs_are_only_where_replicas_are(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         topic = await cluster.create(nodes[0], "t", 6, 1)
         await cluster.until(lambda: sum(len(list(node.broker.replicas)) for node in nodes) == 6)
 
         for node in nodes:
             own = {f"t-{index}" for index in range(6) if topic.partitions[index].replicas == (node.node_id,)}
-            assert log_directories(node) == own
+            assert node.log_directories == own
         await cluster.stop_all(*nodes)
 
     cluster.run(story())
@@ -88,7 +68,7 @@ def test_logs_are_only_where_replicas_are(cluster: Cluster) -> None:
 
 def test_more_replicas_than_registered_brokers_are_refused(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         outcome = await cluster.try_to_create(nodes[0], "t", 1, 4)
 
         assert isinstance(outcome, KafkaError)
@@ -100,7 +80,7 @@ def test_more_replicas_than_registered_brokers_are_refused(cluster: Cluster) -> 
 
 def test_replica_on_an_absent_broker_is_created_when_it_joins(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         cluster.kill(nodes[2])
         await cluster.until(lambda: len(nodes[0].broker.image.active_brokers) == 2, 2 * SESSION_MS)
         topic = await cluster.create(nodes[0], "t", 1, 3)
@@ -109,7 +89,7 @@ def test_replica_on_an_absent_broker_is_created_when_it_joins(cluster: Cluster) 
         back = cluster.boot(3, nodes[2].disk)
         await back.started
 
-        assert log_directories(back) == {"t-0"}
+        assert back.log_directories == {"t-0"}
         await cluster.until(lambda: set(nodes[0].partition("t", 0).isr) == {1, 2, 3})
         await cluster.stop_all(back, *nodes[:2])
 
@@ -118,7 +98,7 @@ def test_replica_on_an_absent_broker_is_created_when_it_joins(cluster: Cluster) 
 
 def test_two_brokers_that_create_one_topic_make_one(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         outcomes = await asyncio.gather(*(cluster.try_to_create(node, "t", 2, 3) for node in nodes))
         made = [outcome for outcome in outcomes if isinstance(outcome, TopicInfo)]
         refused = [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)]
@@ -133,7 +113,7 @@ def test_two_brokers_that_create_one_topic_make_one(cluster: Cluster) -> None:
 
 def test_different_commands_at_one_time_all_succeed(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         await cluster.create(nodes[0], "t", 1, 3)
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
 
@@ -160,84 +140,9 @@ def test_different_commands_at_one_time_all_succeed(cluster: Cluster) -> None:
     cluster.run(story())
 
 
-def test_a_deletion_reaches_all_brokers(cluster: Cluster) -> None:
-    async def story() -> None:
-        nodes = await three(cluster)
-        topic = await cluster.create(nodes[0], "t", 3, 3)
-        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 3 for node in nodes))
-        outcome = await cluster.delete(nodes[2], "t")
-
-        assert isinstance(outcome, TopicInfo)
-        assert not list(nodes[2].broker.replicas)
-        await cluster.until(lambda: not any(list(node.broker.replicas) for node in nodes))
-        assert all(log_directories(node) == set() for node in nodes)
-        assert list(cluster.stored("deleted/")) == [f"deleted/{topic.topic_id.hex()}"]
-        await cluster.stop_all(*nodes)
-
-    cluster.run(story())
-
-
-def test_broker_deletes_logs_of_topics_deleted_while_down(cluster: Cluster) -> None:
-    async def story() -> None:
-        nodes = await three(cluster)
-        first, second, absent = nodes
-        topic = await cluster.create(first, "t", 1, 3)
-        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 1 for node in nodes))
-        await cluster.stop(absent)
-        await cluster.delete(first, "t")
-        key = f"deleted/{topic.topic_id.hex()}"
-        assert b"[1,2,3]" in cluster.stored()[key]
-        await cluster.until(lambda: b"[3]" in cluster.stored()[key], 3 * TIDY_MS_MAX)
-        again = await cluster.create(first, "t", 1, 2)
-        back = cluster.boot(3, absent.disk)
-        await back.started
-
-        assert log_directories(back) == set()
-        await cluster.until(lambda: key not in cluster.stored(), 3 * TIDY_MS_MAX)
-        assert first.broker.image.topics["t"].topic_id == again.topic_id
-        assert log_directories(first) == {"t-0"}
-        await cluster.stop_all(first, second, back)
-
-    cluster.run(story())
-
-
-@pytest.mark.parametrize("has_lost_its_id", [False, True])
-def test_broker_sets_logs_aside_that_were_moved_while_down(cluster: Cluster, has_lost_its_id: bool) -> None:
-    """A power failure may take the topic id of a log of which nothing was flushed."""
-
-    async def story() -> None:
-        nodes = await three(cluster)
-        first, second, absent = nodes
-        await cluster.create(first, "moved", 1, 3)
-        await cluster.create(first, "stays", 1, 3)
-        await cluster.until(lambda: all(len(list(node.broker.replicas)) == 2 for node in nodes))
-        await cluster.stop(absent)
-        await cluster.spawn(first, moves(first, "moved", [1, 2]))
-        await cluster.until(lambda: first.partition("moved", 0).replicas == (1, 2))
-        if has_lost_its_id:
-            absent.disk.remove(Path("/data/moved-0") / PARTITION_METADATA)
-        back = cluster.boot(3, absent.disk)
-        await back.started
-
-        assert log_directories(back) == {"stays-0", "moved-0.1-stray"}
-        assert [replica.topic for replica in back.broker.replicas] == ["stays"]
-        assert log_directories(first) == {"moved-0", "stays-0"}
-        await cluster.stop_all(first, second, back)
-
-    cluster.run(story())
-
-
-def moves(node: Node, topic: str, replicas: list[int]) -> Any:
-    partition = ReassignablePartition(partition_index=0, replicas=replicas)
-    topics = [ReassignableTopic(name=topic, partitions=[partition])]
-    request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=60_000)
-    context: Any = None
-    return alter_partition_reassignments.handle(node.broker.metadata, node.broker.runtime, context, request)
-
-
 def test_configs_of_all_brokers_hold_on_all(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         await cluster.create(nodes[0], "t", 1, 3)
         await cluster.until(lambda: all(len(list(node.broker.replicas)) == 1 for node in nodes))
         config_admin = nodes[0].broker.config_admin
@@ -264,7 +169,7 @@ def test_controller_reevaluates_partitions_after_min_isr_change(cluster: Cluster
     """A smaller `min.insync.replicas` empties the ELR (docs/decisions/0009)."""
 
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         await cluster.create(nodes[0], "t", 1, 3, min_insync_replicas="3")
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
         victim = next(node for node in nodes if not node.broker.controller.is_controller)
@@ -281,7 +186,7 @@ def test_controller_reevaluates_partitions_after_min_isr_change(cluster: Cluster
 
 def test_metadata_lists_only_live_brokers_and_leaders(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         await cluster.create(nodes[0], "t", 3, 1)
         await cluster.until(lambda: all(node.broker.image.topic("t") for node in nodes))
         request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
@@ -310,7 +215,7 @@ def test_metadata_lists_only_live_brokers_and_leaders(cluster: Cluster) -> None:
 
 def test_a_topic_that_comes_by_itself_is_asked_for_again(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster, default_replication_factor=2)
+        nodes = await cluster.started(1, 2, 3, default_replication_factor=2)
         request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
         answer = await ask(cluster, nodes[0], request, 12)
         assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -326,7 +231,7 @@ def test_a_topic_that_comes_by_itself_is_asked_for_again(cluster: Cluster) -> No
 
 def test_watch_that_missed_a_change_reads_all_again(cluster: Cluster) -> None:
     async def story() -> None:
-        nodes = await three(cluster)
+        nodes = await cluster.started(1, 2, 3)
         kept, gone = await cluster.create(nodes[0], "kept", 1, 3), await cluster.create(nodes[0], "gone", 1, 3)
         await cluster.until(lambda: all(len(list(node.broker.replicas)) == 2 for node in nodes))
         cluster.machine.conditions.forgets_history = 1.0
@@ -339,7 +244,7 @@ def test_watch_that_missed_a_change_reads_all_again(cluster: Cluster) -> None:
         assert nodes[2].broker.image.topic("kept") == kept
         assert nodes[2].broker.image.topic("new") == new
         assert nodes[2].broker.image.topic_by_id(gone.topic_id) is None
-        assert "gone-0" not in log_directories(nodes[2])
+        assert "gone-0" not in nodes[2].log_directories
         await cluster.stop_all(*nodes)
 
     cluster.run(story())

@@ -68,6 +68,12 @@ class Node:
         own = self.broker.image.brokers.get(self.node_id)
         return None if own is None else own.state
 
+    @property
+    def log_directories(self) -> set[str]:
+        """On its disk, but for those that are deleted."""
+        names = self.disk.list_directory(Path("/data"))
+        return {name for name in names if self.disk.is_directory(Path("/data") / name) and not name.endswith("-delete")}
+
     def partition(self, name: str, index: int) -> PartitionInfo:
         """As this broker's image has it; raises KeyError where it has not."""
         state = self.broker.image.partition(name, index)

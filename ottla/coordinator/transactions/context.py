@@ -43,7 +43,7 @@ class BegunAhead(NamedTuple):
 
 
 class TransactionContext(StepContext):
-    __slots__ = ("begun_ahead", "config", "entries", "is_observed", "take_producer_id", "transaction_version")
+    __slots__ = ("_begun_ahead", "config", "entries", "is_observed", "take_producer_id", "transaction_version")
 
     def __init__(
         self,
@@ -62,10 +62,25 @@ class TransactionContext(StepContext):
         self.is_observed = is_observed
         self.take_producer_id = take_producer_id
         self.entries: dict[str, TransactionalIdEntry] = {}
-        self.begun_ahead: dict[str, BegunAhead] = {}
+        self._begun_ahead: dict[str, BegunAhead] = {}
 
     def find(self, request: IdRequest) -> TransactionalIdEntry | None:
         return self.entries.get(request.transactional_id)
+
+    def remove(self, transactional_id: str) -> None:
+        """By its tombstone."""
+        self.entries.pop(transactional_id, None)
+        self._begun_ahead.pop(transactional_id, None)
+
+    def begun_ahead(self, entry: TransactionalIdEntry) -> BegunAhead | None:
+        """Of an open transaction that begins in the future, or did when that was seen first; None of others."""
+        start_ms, ahead = entry.metadata.start_ms, self._begun_ahead.get(entry.transactional_id)
+        if ahead is not None and ahead.start_ms == start_ms:
+            return ahead
+        if start_ms <= self.wall_ms:
+            return None
+        ahead = self._begun_ahead[entry.transactional_id] = BegunAhead(start_ms, self.now_ms)
+        return ahead
 
     def write_transition(
         self,

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ottla.coordinator.runtime.appends import IN_DOUBT
-from ottla.coordinator.transactions.context import BegunAhead, TransactionContext
+from ottla.coordinator.transactions.context import TransactionContext
 from ottla.coordinator.transactions.entry import (
     EPOCH_MAX,
     NO_EPOCH,
@@ -133,8 +133,8 @@ def resume_decided(context: TransactionContext) -> Iterator[None]:
         metadata = entry.metadata
         if metadata.is_decided:
             decided.append(entry)
-        elif metadata.state is TransactionState.ONGOING and metadata.start_ms > context.wall_ms:
-            context.begun_ahead[entry.transactional_id] = BegunAhead(metadata.start_ms, context.now_ms)
+        elif metadata.state is TransactionState.ONGOING:
+            context.begun_ahead(entry)  # From now on it counts, if it begins in the future.
         if not number % IDS_PER_SLICE:
             yield
     for number, entry in enumerate(decided, 1):

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from ottla.coordinator.runtime.effects import CoordinatorRecord
-from ottla.coordinator.transactions.context import BegunAhead, TransactionContext, give_up
+from ottla.coordinator.transactions.context import TransactionContext, give_up
 from ottla.coordinator.transactions.decisions import DECISIONS_PER_SLICE, IDS_PER_SLICE, fence
 from ottla.coordinator.transactions.entry import (
     NEVER_TIMES_OUT_MS,
@@ -73,14 +73,9 @@ def _open_ms(context: TransactionContext, entry: TransactionalIdEntry) -> int | 
     if metadata.timeout_ms == NEVER_TIMES_OUT_MS:
         return None
     open_ms = context.wall_ms - metadata.start_ms
-    ahead = context.begun_ahead.get(entry.transactional_id)
-    if ahead is None or ahead.start_ms != metadata.start_ms:
-        if open_ms >= 0:
-            return open_ms
-        # The clock was set back while it was open.
-        ahead = context.begun_ahead[entry.transactional_id] = BegunAhead(metadata.start_ms, context.now_ms)
+    ahead = context.begun_ahead(entry)
     # It has been open for that long at least.
-    return max(open_ms, context.now_ms - ahead.seen_ms)
+    return open_ms if ahead is None else max(open_ms, context.now_ms - ahead.seen_ms)
 
 
 def expire_ids(context: TransactionContext, _event: ExpireTransactionalIds) -> None:

@@ -109,10 +109,10 @@ class TransactionShard:
         transactional_id = parse_transaction_key(key)
         if transactional_id is None:
             return
-        entries = self.context.entries
         if value is None:
-            entries.pop(transactional_id, None)
+            self.context.remove(transactional_id)
             return
+        entries = self.context.entries
         entry = entries.get(transactional_id)
         if entry is None:
             entries[transactional_id] = TransactionalIdEntry(transactional_id, self._found(value))

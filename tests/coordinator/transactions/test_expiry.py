@@ -94,6 +94,21 @@ def test_a_clock_that_is_set_back_keeps_no_transaction_open() -> None:
     check_is_aborted_after_its_timeout(log)
 
 
+def test_nothing_is_kept_of_an_id_that_has_expired() -> None:
+    log = TransactionLog(transactional_id_expiration_ms=DAY_MS)
+    opened(log)
+    log.clock_is_ahead_ms = -DAY_MS
+    log.send(AbortTimedOutTransactions())
+    log.advance(10_001)
+    log.send(AbortTimedOutTransactions())
+    log.acknowledge_markers()
+    log.advance(3 * DAY_MS)
+    log.send(ExpireTransactionalIds())
+
+    context = log.partition.shard.context
+    assert (context.entries, context._begun_ahead) == ({}, {})
+
+
 def test_the_next_transaction_counts_from_its_own_start() -> None:
     log = TransactionLog()
     producer = opened(log)

@@ -99,9 +99,12 @@ class Faults:
         self._world.judge.counts[name] += 1
         self._world.trace.note("fault", name, *words)
 
+    def _free_nodes(self) -> list[Node]:
+        """Those that nothing is happening to, and that are up."""
+        return [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+
     def _free_node(self) -> Node | None:
-        """One that nothing is happening to, and that is up."""
-        free = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+        free = self._free_nodes()
         return self._rng.choice(free) if free else None
 
     # Lives.
@@ -114,7 +117,7 @@ class Faults:
                 await self._begin_lives(rng)
             if self._world.is_calm:
                 return
-            nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+            nodes = self._free_nodes()
             self._note("blackout" if len(nodes) == len(self._world.nodes) else "part of a blackout")
             for node in nodes:
                 node.is_busy = True
@@ -126,8 +129,7 @@ class Faults:
         machines alone."""
         chosen: list[Node] = []
         for _ in range(WRITE_WITHIN_MS):
-            nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
-            chosen = [node for node in nodes if node.has_unsynced_records]
+            chosen = [node for node in self._free_nodes() if node.has_unsynced_records]
             if chosen:
                 break
             await self._world.sleep_ms(1)
@@ -140,7 +142,7 @@ class Faults:
 
     async def _reboot(self) -> None:
         """All machines that nothing else is happening to, each after its broker was stopped in an orderly way."""
-        nodes = [node for node in self._world.nodes.values() if node.is_up and not node.is_busy]
+        nodes = self._free_nodes()
         self._note("reboot" if len(nodes) == len(self._world.nodes) else "part of a reboot")
         for node in nodes:
             node.is_busy = True
