@@ -23,15 +23,20 @@ JOBS ?= auto
 serve: $(VENV)/ready
 	$(BIN)/ottla serve $(ARGS)
 
+# A test that hangs where the timeout of tests cannot reach it, in compiled code, ends its process with all stacks shown.
+# Its process is not replaced: pytest-xdist 3.8 would wait for ever for the one that took its place (pytest-xdist 1323).
+SHARED_OUT := --maxprocesses 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
+	-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+
 test: $(VENV)/ready-dev
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) $(SHARED_OUT) $(ARGS)
 
 # PySpark and all that the jobs of `ottla pipeline` need, in .venv-pipeline.
 pipeline: $(PIPELINE_VENV)/ready
 
 # The jobs on Spark, and Spark's connector. What needs Java or Spark's jars skips where they cannot be had.
 test-pipeline: $(PIPELINE_VENV)/classes
-	$(PIPELINE_BIN)/python -m pytest tests/pipeline --numprocesses $(JOBS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PIPELINE_BIN)/python -m pytest tests/pipeline --numprocesses $(JOBS) $(SHARED_OUT) --maxprocesses 2 $(ARGS)
 
 # The same with the newest Spark that fits.
 test-pipeline-newest: $(NEWEST_VENV)/ready

@@ -224,8 +224,8 @@ def test_leaks(kafka):
     kafka.create_topic("orders", partitions=1)
     consumer = Consumer(kafka.client_config("consumer") | {"group.id": "shop", "log_level": 0})
     consumer.subscribe(["orders"])
-    consumer.poll(0.1)
-    kafka.group("shop").wait_until_stable(members=1, within=20)
+    while not consumer.assignment():
+        consumer.poll(0.02)
     left.append(consumer)
 
 def test_next(kafka):
@@ -267,9 +267,8 @@ def test_group_with_members_is_named_where_nothing_is_emptied(suite: pytest.Pyte
         def test_leaks(kafka, kafka_topic, kafka_group):
             consumer = Consumer(kafka.client_config("consumer") | {"group.id": kafka_group(), "log_level": 0})
             consumer.subscribe([kafka_topic()])
-            consumer.poll(0.1)
-            kafka.group(kafka.groups[0] if kafka.groups else "").exists
-            kafka.wait(lambda k: k.groups and k.group(k.groups[0]).members, describe="a member", within=20)
+            while not consumer.assignment():
+                consumer.poll(0.02)
             left.append(consumer)
 
         def test_next(kafka):
