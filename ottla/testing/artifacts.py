@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ottla.testing.report import Section
 from ottla.testing.testbed import Testbed
-from ottla.testing.wire_capture.recording import begin_capture, end_capture, note_fault_hits, warn_if_early
+from ottla.testing.wire_capture.recording import begin_capture, end_capture, warn_if_early
 
 NAME_MAX: Final = 150
 CAPTURE_FILE, LOG_FILE, REPORT_FILE = "capture.owire", "broker.log", "report.json"
@@ -43,10 +43,6 @@ class TestArtifacts:
     def note_failure(self, phase: str, text: str, sections: list[Section]) -> None:
         self._failures.append({"phase": phase, "text": text})
         self._sections = self._sections or sections
-
-    def note_faults(self, bed: Testbed) -> None:
-        """Before the rules of the test are removed."""
-        bed.call(note_fault_hits, bed, self._capture)
 
     def end(self, bed: Testbed, *, is_kept: bool, seed: int) -> None:
         """The brokers may have stopped. The directory of a test that has passed is removed."""

@@ -30,6 +30,7 @@ from ottla.testing.worker import BrokerLoop, NotRunningError
 
 if TYPE_CHECKING:
     from ottla.testing.faults.faults import Faults
+    from ottla.testing.faults.state import HitObserver
 
 __all__ = [
     "BrokerThread",
@@ -54,6 +55,8 @@ class FaultHost:
         self._noted_by = noted_by
         self._wait_end = wait_end
         self._faults: Faults | None = None
+        self.hit_observers: list[HitObserver] = []
+        """Called, on the brokers' loop, with the id of a rule that has acted, and what it acted on."""
         # By node id, of the brokers that have been started last.
         self._dispatchers: dict[int, FaultyDispatcher] = {}
 
@@ -64,7 +67,7 @@ class FaultHost:
             # Imported here: most programs inject no faults.
             from ottla.testing.faults.faults import Faults
 
-            self._faults = Faults(self.seed, self._dispatchers, self._wait_end)
+            self._faults = Faults(self.seed, self._dispatchers, self._wait_end, self.hit_observers)
         return self._faults
 
     @property

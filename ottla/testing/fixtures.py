@@ -78,8 +78,6 @@ class TestRun(FixtureRun):
 
     def finish(self) -> None:
         artifacts, has_ended_well = self.artifacts, False
-        if artifacts is not None:
-            artifacts.note_faults(self.bed)
         try:
             super().finish()
             has_ended_well = True

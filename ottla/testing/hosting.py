@@ -102,6 +102,7 @@ class HostedBrokers:
         self._around = around
         self._data_dir = Path()
         self.capture_host = CaptureHost()
+        fault_host.hit_observers.append(self.capture_host.note_hit)
         self._times = times
         self._one: Broker | None = None
         self._cluster: LocalCluster | None = None

@@ -38,6 +38,15 @@ async def test_error_of_one_partition_leaves_the_other_served() -> None:
         assert fault.last.units == ("t-1",)
 
 
+async def test_topic_without_a_partition_is_named_alone() -> None:
+    async with faulty_broker() as world:
+        client = await world.client()
+        with world.faults.fault(api="Metadata", topic="t", do={"observe": True}) as fault:
+            await client.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), MetadataResponse, 9)
+
+        assert [hit.units for hit in fault.hit_log] == [("t",)]
+
+
 async def test_errors_of_several_rules_combine_within_a_request() -> None:
     async with faulty_broker() as world:
         client = await world.client()

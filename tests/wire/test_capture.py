@@ -152,6 +152,23 @@ def test_facts_faults_and_marks_stand_in_it(kafka: Kafka, tmp_path: Path) -> Non
     assert errors == [6, 0]
 
 
+def test_hit_stands_between_its_request_and_its_answer(kafka: Kafka, tmp_path: Path) -> None:
+    """Also where the rule is gone before the capture ends."""
+    kafka.create_topic("orders")
+    with kafka.wire.record(tmp_path / "a.owire") as capture:
+        kafka.fault(api="Produce", id="once", times=1, do={"error": "NOT_LEADER_OR_FOLLOWER"})
+        send(kafka, "orders", b"a")
+        kafka.faults.clear()
+
+    records = records_of(capture.path)
+    ((at, hit),) = [(at, each) for at, each in enumerate(records) if each.kind == RecordKind.FAULT]
+    request, answer = (records[position] for position in (at - 1, at + 1))
+    assert (request.kind, answer.kind) == (RecordKind.RECEIVED, RecordKind.SENT)
+    assert request.connection == answer.connection
+    assert int.from_bytes(answer.payload[4:8]) == hit.fields()["correlation_id"]
+    assert request.broker_ms <= hit.broker_ms <= answer.broker_ms, "the time of the day, as that of the others"
+
+
 def test_only_one_capture_at_a_time(kafka: Kafka, tmp_path: Path) -> None:
     with (
         kafka.wire.record(tmp_path / "a.owire"),

@@ -52,7 +52,8 @@ def test_line_for_each_exchange(shop: Path) -> None:
 
     assert len(apis(lines)) == len(exchanges_in(shop))
     assert any(line.endswith("mark: begin") for line in lines)
-    (refused, accepted) = (line for line in lines if "Produce" in line and "fault" not in line)
+    (hit, refused, accepted) = (line for line in lines if "Produce" in line)
+    assert re.fullmatch(r".*  fault: rule fault-1, error: Produce v\d+ #\d+ of rdkafka orders-0", hit)
     assert re.fullmatch(r".*rdkafka#\d  Produce v\d+ orders  NOT_LEADER_OR_FOLLOWER \d+\.\d ms", refused)
     assert re.fullmatch(r".*Produce v\d+ orders  ok \d+\.\d ms, at 0", accepted)
     assert any(re.search(r"till#\d  Fetch v\d+ orders  ok .* ms, 1 records", line) for line in lines)

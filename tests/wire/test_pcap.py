@@ -13,7 +13,7 @@ import pytest
 
 from ottla.testing.handle import Kafka
 from ottla.testing.wire_capture.file_format import CaptureRecord, RecordKind, build_header, build_json
-from ottla.testing.wire_capture.pcap import ACK, FIN, PSH, RST, SEGMENT_BYTES, SYN, PcapBuilder
+from ottla.testing.wire_capture.pcap import ACK, FIN, KAFKA_PORT, PSH, RST, SEGMENT_BYTES, SYN, PcapBuilder
 from tests.cli.runner import run
 from tests.kit.members import consumer, polled, send
 from tests.wire.captures import exchanges_in, records_of, stream
@@ -215,6 +215,24 @@ def test_marks_and_facts_are_comments_of_the_next_packet() -> None:
     )
 
     assert [each.comments for each in found] == [["mark: begin", "fact: fact=Rebalanced node=1"], []]
+
+
+def test_hit_of_a_rule_is_a_comment_of_the_answer(kafka: Kafka, tmp_path: Path) -> None:
+    kafka.create_topic("orders")
+    with kafka.wire.record(tmp_path / "a.owire"):
+        kafka.fault(api="Produce", id="once", times=1, do={"error": "NOT_LEADER_OR_FOLLOWER"})
+        send(kafka, "orders", b"book")
+
+    found = packets(pcap(tmp_path / "a.owire"))
+
+    (hit,) = [(each, said) for each in found for said in each.comments if said.startswith("fault: ")]
+    answer, said = hit
+    assert "rule=once" in said
+    assert "api=Produce" in said
+    assert "action=error" in said
+    assert answer.source[1] == KAFKA_PORT
+    correlation_id = int.from_bytes(answer.data[4:8])
+    assert f"correlation_id={correlation_id}" in said
 
 
 def test_all_bytes_of_a_capture_are_in_its_packets(shop: Path) -> None:

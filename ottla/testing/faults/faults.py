@@ -21,7 +21,7 @@ from ottla.testing.faults.actions import Action
 from ottla.testing.faults.rule_text import parse_line, parse_rules
 from ottla.testing.faults.rule_values import RuleError, as_list
 from ottla.testing.faults.rules import RULE_FIELDS, Rule, parse_rule
-from ottla.testing.faults.state import FaultState, Hit
+from ottla.testing.faults.state import FaultState, Hit, HitObserver
 from ottla.testing.faulty_dispatcher import FaultyDispatcher
 from ottla.testing.usage import checks_usage
 from ottla.testing.waits import USUAL_END, DeadlineExceeded, Explanation, WaitEnd, deadline_factor
@@ -175,14 +175,21 @@ class Fault:
 class Faults:
     """The rules of one broker, or of all brokers of a cluster. Methods may be called from any thread."""
 
-    def __init__(self, seed: int, dispatchers: Mapping[int, FaultyDispatcher], wait_end: WaitEnd = USUAL_END) -> None:
+    def __init__(
+        self,
+        seed: int,
+        dispatchers: Mapping[int, FaultyDispatcher],
+        wait_end: WaitEnd = USUAL_END,
+        hit_observers: Iterable[HitObserver] = (),
+    ) -> None:
         """`seed` and the id of a rule make the generator of its `probability` and `jitter`. `dispatchers` are those of
-        the brokers, by node id, all on one loop. `wait_end`: of waits for hits."""
+        the brokers, by node id, all on one loop. `wait_end`: of waits for hits. `hit_observers`: of all rules."""
         self.seed = seed
         self._wait_end = wait_end
         self._rules: dict[str, Fault] = {}
         self._finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
         self._dispatchers = dispatchers
+        self._hit_observers = hit_observers
         self._named = 0
 
     def __iter__(self) -> Iterator[Fault]:
@@ -301,7 +308,7 @@ class Faults:
             raise
         known = {fault.id: fault.state for fault in self}
         for rule in rules:
-            known[rule.id] = FaultState(rule, self.seed, known.__getitem__)
+            known[rule.id] = FaultState(rule, self.seed, known.__getitem__, self._hit_observers)
         return self._add_states([known[rule.id] for rule in rules])
 
     def _add_states(self, states: list[FaultState]) -> list[Fault]:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -42,8 +42,18 @@ class Hit:
     """Of what the request names, what matched: `orders-0`, `shop`; at most eight."""
 
 
+HitObserver = Callable[[str, Hit], None]
+"""Called with the id of the rule, when it acts."""
+
+
 class FaultState:
-    def __init__(self, rule: Rule, seed: int, state_of: "Callable[[str], FaultState]") -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        seed: int,
+        state_of: "Callable[[str], FaultState]",
+        hit_observers: Iterable[HitObserver] = (),
+    ) -> None:
         """`state_of` gives the other rules that it names, by their ids: they stay its own though they are removed."""
         self.rule = rule
         self.do = rule.do
@@ -51,6 +61,7 @@ class FaultState:
         self.listeners: list[Callable[[], None]] = []
         self.held: deque[Callable[[], None]] = deque()
         self._seed = seed
+        self._hit_observers = hit_observers
         self._nth = parse_nth(rule.match["nth"]) if "nth" in rule.match else None
         self._nth_of: str | None = rule.match.get("nth_of")
         self._probability: float | None = rule.match.get("probability")
@@ -80,7 +91,9 @@ class FaultState:
     def as_new(self, made: "Mapping[FaultState, FaultState]") -> "FaultState":
         """The rule without what it has done. It names those of `made`, where the ones that it names now have such; the
         others had been removed."""
-        return FaultState(self.rule, self._seed, lambda name: made.get(self._named[name], self._named[name]))
+        return FaultState(
+            self.rule, self._seed, lambda name: made.get(self._named[name], self._named[name]), self._hit_observers
+        )
 
     @property
     def is_exhausted(self) -> bool:
@@ -209,14 +222,21 @@ class FaultState:
             version=call.version,
             correlation_id=call.context.correlation_id,
             action=self.do.key,
-            units=tuple("-".join(map(str, unit.values.values()))[:100] for unit in units[:VALUES_KEPT]),
+            units=tuple(_shown_unit(unit) for unit in units[:VALUES_KEPT]),
         )
         with self.changed:
             self.hits += 1
             self.hit_log.append(hit)
             self.changed.notify_all()
+        for observe in self._hit_observers:
+            observe(self.rule.id, hit)
         for listener in list(self.listeners):
             listener()
+
+
+def _shown_unit(unit: Unit) -> str:
+    """A request that names a topic only has no partition."""
+    return "-".join(str(value) for value in unit.values.values() if value is not None)[:100]
 
 
 def _shown(rule: Rule) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -25,6 +26,7 @@ from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
 
 if TYPE_CHECKING:
     from ottla.coordinator.facts import Fact
+    from ottla.testing.faults.state import Hit
 
 
 class NotingTransport(asyncio.Transport):
@@ -237,6 +239,13 @@ class CaptureHost:
         """In the capture, if there is one."""
         if self.capture is not None:
             self.capture.note_json(RecordKind.MARK, 0, self._wall_ms(), fields)
+
+    def note_hit(self, rule_id: str, hit: "Hit") -> None:
+        """A fault rule has acted."""
+        parts = self._parts.get(hit.node)
+        if self.capture is not None and parts is not None:
+            fields = {"rule": rule_id, **asdict(hit)}
+            self.capture.note_json(RecordKind.FAULT, 0, parts.runtime.clock.wall_ms(), fields)
 
     def _release(self) -> None:
         """Connections are plain ones again."""

@@ -156,12 +156,21 @@ def _other_line(said: Opened | Closed | NotKafka | Happened, detail: int) -> str
         case Happened(RecordKind.MARK, _, fields):
             return f"mark: {', '.join(str(each) for each in fields.values())}"
         case Happened(RecordKind.FAULT, _, fields):
-            return "fault: " + " ".join(f"{name}={value}" for name, value in fields.items())
+            return _hit_line(fields)
         case Happened(RecordKind.END, _, fields):
             end = str(fields.get("cause"))
             return "" if end == STOPPED else f"the capture ended early: {end}"
         case Happened(_, _, fields):
             return ("fact: " + " ".join(f"{name}={value}" for name, value in fields.items())) * (detail > 0)
+
+
+def _hit_line(fields: Mapping[str, Any]) -> str:
+    """Of a rule that has acted."""
+    units: list[Any] = fields["units"] if isinstance(fields.get("units"), list) else []
+    request = f"{fields.get('api')} v{fields.get('version')} #{fields.get('correlation_id')}"
+    on = "".join(f" {unit}" for unit in units)
+    said = f"{fields.get('action')}: {request} of {fields.get('client_id')}{on}"
+    return f"fault: rule {fields.get('rule')}, {said}"
 
 
 def _details(exchange: CapturedExchange, detail: int, *, hides_secrets: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ A capture has the bytes behind TLS and no packets, so these are made: a handshak
 begin, segments with the bytes as they were read and written, FIN or RST where it saw the end. Sequence numbers and
 checksums are right, times are those of the machine. A client has its own address and port. Brokers have the port 9092,
 by which Wireshark knows Kafka's protocol, and an address that has their id; an interface is named for each listener.
-Marks and facts are comments of the packet that follows them.
+Marks, facts and hits of fault rules are comments of the packet that follows them.
 
 Blocks and options: draft-ietf-opsawg-pcapng; addresses that no client is known for: RFC 5737.
 """
@@ -27,6 +27,7 @@ COMMENT_BYTES_MAX: Final = 4096
 COMMENTS_MAX: Final = 64
 """Of a packet: the last ones."""
 UNKNOWN_CLIENT: Final = IPv4Address("192.0.2.1")
+WORDS_OF_COMMENTS: Final[dict[int, str]] = {RecordKind.MARK: "mark", RecordKind.FACT: "fact", RecordKind.FAULT: "fault"}
 OF_CONNECTIONS: Final = (RecordKind.OPENED, RecordKind.CLOSED, RecordKind.RECEIVED, RecordKind.SENT)
 CLIENT, BROKER = 0, 1
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
@@ -76,7 +77,7 @@ class PcapBuilder:
         """What each record adds to the file, if anything. Raises CaptureError for a record that is not as it must
         be."""
         for record in records:
-            if record.kind in (RecordKind.MARK, RecordKind.FACT):
+            if record.kind in WORDS_OF_COMMENTS:
                 self._note_comment(record)
             elif record.kind in OF_CONNECTIONS and self._has(record.connection):
                 yield from self._of_connection(record)
@@ -87,9 +88,10 @@ class PcapBuilder:
     def _note_comment(self, record: CaptureRecord) -> None:
         fields = record.fields()
         if record.kind == RecordKind.MARK:
-            self._comments.append(f"mark: {', '.join(map(str, fields.values()))}")
+            said = ", ".join(map(str, fields.values()))
         else:
-            self._comments.append("fact: " + " ".join(f"{name}={value}" for name, value in fields.items()))
+            said = " ".join(f"{name}={value}" for name, value in fields.items())
+        self._comments.append(f"{WORDS_OF_COMMENTS[record.kind]}: {said}")
 
     def _of_connection(self, record: CaptureRecord) -> Iterator[bytes]:
         if record.kind == RecordKind.OPENED:

@@ -11,13 +11,12 @@ import asyncio
 import sys
 import warnings
 from collections.abc import Generator
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ottla.testing.usage import checks_usage
-from ottla.testing.wire_capture.file_format import CaptureError, RecordKind
+from ottla.testing.wire_capture.file_format import CaptureError
 
 if TYPE_CHECKING:
     from ottla.testing.testbed import Testbed
@@ -141,18 +140,8 @@ def begin_capture(
 
 
 def end_capture(bed: "Testbed", capture: "Capture") -> None:
-    """With the hits of fault rules, as far as they were not removed by a reset."""
-    note_fault_hits(bed, capture)
     if bed.hosted.capture_host.capture is capture:
         bed.hosted.capture_host.end()
-
-
-def note_fault_hits(bed: "Testbed", capture: "Capture") -> None:
-    faults = bed.hosted.fault_host.faults_if_used
-    for fault in () if faults is None else faults.all_since_clear():
-        for hit in fault.hit_log:
-            if hit.machine_ns >= capture.began_ns:
-                capture.note_json(RecordKind.FAULT, 0, hit.broker_ms, {"rule": fault.id, **asdict(hit)})
 
 
 def warn_if_early(capture: "Capture") -> None:
