@@ -35,6 +35,25 @@ def test_full_disk_is_named_when_the_client_has_no_room_for_more(command: tuple[
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("size", "exit_code", "sentence"),
+    [
+        (
+            str(1 << 40),
+            2,
+            "Error: Invalid value for '--record-size': 1099511627776 is not in the range 0<=x<=134217728.",
+        ),
+        (str(2 << 20), 1, "Error: cannot produce to speed: [Error 10] MessageSizeTooLargeError"),
+    ],
+)
+def test_record_that_no_broker_takes_is_refused(size: str, exit_code: int, sentence: str) -> None:
+    with BrokerThread() as broker:
+        result = run_at(broker, "perf", "produce", "speed", "--records", "1", "--record-size", size)
+
+    assert result.exit_code == exit_code
+    assert result.stderr.splitlines()[-1] == sentence
+
+
 @pytest.mark.parametrize(("percentile", "latency_ms"), [(50, 2), (75, 3), (99, 4), (100, 4), (0, 1)])
 def test_percentile_is_a_latency_that_was_measured(percentile: float, latency_ms: int) -> None:
     assert Measured(latencies_s=[0.004, 0.001, 0.003, 0.002]).latency_ms(percentile) == latency_ms
