@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import Iterator
+from hashlib import sha256
 from random import Random
 from typing import Any
 
@@ -45,6 +46,17 @@ def test_labels_of_any_text_are_read_back(wanted: Format) -> None:
 
     expected = HOSTILE.encode("utf-8", "replace").decode()
     assert parsed(text, wanted) == {("ottla_x", (("group", expected),)): 7, ("ottla_x", (("group", ""),)): 1.5}
+
+
+def test_long_labels_are_cut_and_stay_apart() -> None:
+    """A scrape has each group's id once a partition."""
+    longest, one, other = "g" * 256, "g" * 32_000 + "1", "\ud800" * 300
+
+    assert labels(group=longest) == f'group="{longest}"'
+    cut = [labels(group=each) for each in (one, "g" * 32_000 + "2", other)]
+    assert len(set(cut)) == 3
+    assert {len(each) for each in cut} == {len('group=""') + 256}
+    assert cut[0] == f'group="{"g" * 239}~{sha256(one.encode()).hexdigest()[:16]}"'
 
 
 @pytest.mark.parametrize("wanted", Format)

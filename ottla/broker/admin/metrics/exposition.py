@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import Enum
+from hashlib import sha256
 
 from ottla.broker.admin.metrics.families import COUNTER, HISTOGRAM, Family
 from ottla.broker.histogram import Histogram
@@ -10,6 +11,9 @@ Value = int | float | Histogram
 Sample = tuple[str, Value]
 """Labels as text, without braces, and a value."""
 
+LABEL_LENGTH_MAX = 256
+"""Of a value, in characters. Names of topics have at most 249."""
+_DIGEST_LENGTH = 16
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -28,7 +32,13 @@ def asked_format(accept: str) -> Format:
 
 
 def label(name: str, value: object) -> str:
-    return f'{name}="{str(value).translate(_ESCAPES)}"'
+    """What is longer than LABEL_LENGTH_MAX is cut off, and its SHA-256 begins with what stands at its end then: a group
+    id has up to 32,767 bytes, and stands in each of its series."""
+    text = str(value)
+    if len(text) > LABEL_LENGTH_MAX:
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        text = f"{text[: LABEL_LENGTH_MAX - _DIGEST_LENGTH - 1]}~{digest[:_DIGEST_LENGTH]}"
+    return f'{name}="{text.translate(_ESCAPES)}"'
 
 
 def labels(**values: object) -> str:
