@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 
 from ottla.testing.profile import client_config
 from tests.kit.members import KAFKA_PYTHON_POLL_MS
-from tests.kit.suite.library import READ_UNCOMMITTED, WITHIN_S, Follower, Placed, Read, Sent
+from tests.kit.suite.library import READ_COMMITTED, READ_UNCOMMITTED, WITHIN_S, Follower, Placed, Read, Sent
 
 
 class KafkaPython:
@@ -60,7 +60,8 @@ class KafkaPython:
                 follower.assigned = frozenset(each.partition for each in consumer.assignment())
 
     def committed(self, topic: str, group: str, partition: int) -> int | None:
-        with self._opened(group) as consumer:
+        # It asks for stable offsets then: Apache Kafka answers EndTxn before the offsets' coordinator has the marker.
+        with self._opened(group, READ_COMMITTED) as consumer:
             offset: int | None = consumer.committed(TopicPartition(topic, partition))
             return offset
 
