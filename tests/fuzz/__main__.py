@@ -16,6 +16,8 @@ LIVE_SHARE = 20
 LOGIN_SHARE = 10
 # Of these, frames of a login and tokens of the exchanges have two fifths each, and TLS, which takes longest, one.
 TLS_SHARE = 5
+# By default 50 connections wait to be accepted, as at Apache Kafka; who finds no place tries again after a second.
+PATIENT = {"socket.listen.backlog.size": "4096"}
 
 
 def run(seed: int, inputs: int) -> None:
@@ -25,7 +27,7 @@ def run(seed: int, inputs: int) -> None:
     run_before_login(seed, to_logins)
     fuzz_decoders.run(seed, to_decoders)
     fuzz_records.run(seed, inputs - to_broker - to_logins - to_decoders)
-    with tempfile.TemporaryDirectory() as directory, ServedBroker(Path(directory) / "data") as broker:
+    with tempfile.TemporaryDirectory() as directory, ServedBroker(Path(directory) / "data", PATIENT) as broker:
         live.run(broker, seed, to_broker)
 
 

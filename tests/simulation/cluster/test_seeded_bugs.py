@@ -1,5 +1,7 @@
 """Tests the judge: seeded bugs are found, each by a seed that is known to find it (docs/seeded-bugs.md)."""
 
+import warnings
+
 import pytest
 
 from tests.simulation.cluster.seeded_acl_bugs import SEEDED_ACL_BUGS
@@ -16,7 +18,7 @@ from tests.simulation.offloaded import Suspensions
 FOUND_BY = {
     "T-11": 1,
     "T-14": 0,
-    "T-16": 21,
+    "T-16": 35,
     "T-17": 30,
     "T-18": 0,
     "T-20": 1,
@@ -62,7 +64,7 @@ TRANSACTIONS_FOUND_BY = {
     "sends markers of what it loaded": 79,
     "asks no coordinator": 5,
     "forgets who asked about partitions": 17,
-    "lists what was committed before": 1,
+    "lists what was committed before": 11,
     "stores no next producer id": 5,
     "keeps no index on followers": 1,
     "calls pending offsets stable": 1,
@@ -144,6 +146,10 @@ def is_found_by_one_of(monkeypatch, bug, seeds):
     for seed in seeds:
         world = ClusterWorld(seed)
         if may_find(bug, world) and world.run().violations:
+            if seed != seeds[0]:
+                warnings.warn(
+                    f"seed {seeds[0]} finds {bug} no more, seed {seed} does: let it be the first", stacklevel=2
+                )
             return
     pytest.fail(f"{bug} goes unnoticed")
 
