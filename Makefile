@@ -113,12 +113,13 @@ nightly: $(VENV)/ready-dev $(PIPELINE_VENV)/classes
 	OTTLA_SPARK_SECURED=1 $(PIPELINE_BIN)/python -m pytest tests/pipeline/test_secured.py
 	$(MAKE) test-pipeline-newest
 	OTTLA_STORE_CRASHES=20 $(BIN)/python -m pytest tests/cluster/test_metadata_file_crashes.py tests/cluster/test_etcd_members.py
-	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py
+	OTTLA_WALKS=3000 $(BIN)/python -m pytest tests/storage/test_refusing_disk.py tests/storage/test_append_queue.py
 	OTTLA_STREAMS=10 $(BIN)/python -m pytest tests/clients/test_kafka_streams.py
 	OTTLA_BANK=600 $(BIN)/python -m pytest tests/clients/test_bank_transfers.py
 	OTTLA_KGO=1 $(BIN)/python -m pytest tests/clients/test_franz_go.py
 	OTTLA_FAILED_SEEDS=1 $(BIN)/python -m pytest tests/simulation/cluster/test_worlds.py
 	OTTLA_SUITE=1 $(BIN)/python -m pytest tests/kit/test_suite_isolation.py tests/kit/test_workers.py tests/kit/test_java_clients.py
+	OTTLA_SUITE=1 $(BIN)/python -m pytest tests/kit/test_many_tests.py tests/audit/test_seeded_bugs.py
 	$(MAKE) test-oldest-pytest
 	$(MAKE) sim SEEDS=$(SEEDS)
 	$(MAKE) sim SEEDS=300 WORLD=transactions
