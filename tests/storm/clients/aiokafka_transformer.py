@@ -120,9 +120,10 @@ class _Transformer:
         return await asyncio.wait_for(call, ANSWER_WITHIN_S)
 
     async def _stop(self, *clients: Any) -> None:
-        """What does not stop is left as it is; a producer that takes over fences it."""
+        """What does not stop is left as it is; a producer that takes over fences it. aiokafka's fetcher awaits tasks
+        that it has cancelled, and lets out what they raise."""
         for client in clients:
             try:
                 await self._answered(client.stop())
-            except FAILURES:
+            except (*FAILURES, asyncio.CancelledError):
                 continue
