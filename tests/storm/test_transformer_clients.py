@@ -1,7 +1,6 @@
 """Clients of the storm outlive what their libraries do when they are stopped."""
 
 import asyncio
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +22,7 @@ class Stopping:
 
 
 async def test_clients_are_stopped_whatever_the_first_one_raises(tmp_path: Path) -> None:
-    client: Any = SimpleNamespace(directory=tmp_path, name="c", stopping=threading.Event())
+    client: Any = SimpleNamespace(directory=tmp_path, name="c")
     watchdog: Any = SimpleNamespace(alive=lambda: None)
     transformer = aiokafka_transformer._Transformer(client, watchdog)
 

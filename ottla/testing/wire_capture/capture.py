@@ -58,7 +58,6 @@ class Capture:
         """`with_secrets`: what clients prove who they are with is written as well. `bytes_max`: what all records may
         have; with more the capture ends."""
         self.path = path
-        self.began_ns = time_ns()
         self.why_early: str | None = None
         """Why it ended before it was stopped."""
         self.is_over = False

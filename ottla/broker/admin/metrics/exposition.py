@@ -32,8 +32,8 @@ def asked_format(accept: str) -> Format:
 
 
 def label(name: str, value: object) -> str:
-    """What is longer than LABEL_LENGTH_MAX is cut off, and its SHA-256 begins with what stands at its end then: a group
-    id has up to 32,767 bytes, and stands in each of its series."""
+    """What is longer than LABEL_LENGTH_MAX is cut, and ends in the begin of its SHA-256: a group id has up to 32,767
+    bytes, and stands in each of the group's series."""
     text = str(value)
     if len(text) > LABEL_LENGTH_MAX:
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
