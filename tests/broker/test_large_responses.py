@@ -49,12 +49,12 @@ def listed() -> Coroutine[Any, Any, Any]:
 
 def fetched_of_one_group() -> Coroutine[Any, Any, Any]:
     result = FetchResult(OK, tuple(FetchedOffset("t", index) for index in range(COUNT)))
-    return offset_fetch._response([FetchOffsets(1, "g", None)], [result], 5)
+    return offset_fetch._respond([FetchOffsets(1, "g", None)], 5, [result])
 
 
 def fetched_of_many_groups() -> Coroutine[Any, Any, Any]:
     events = [FetchOffsets(number, f"g{number}", None) for number in range(COUNT // 2)]
-    return offset_fetch._response(events, [FetchResult(OK, (FetchedOffset("t", 0),) * 2)] * len(events), 8)
+    return offset_fetch._respond(events, 8, [FetchResult(OK, (FetchedOffset("t", 0),) * 2)] * len(events))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,26 @@ def test_a_large_response_is_built_in_slices(
 
     assert len(built) in (COUNT, COUNT // 3)
     assert most <= ITEMS_PER_SLICE + 2
+
+
+@pytest.mark.parametrize("error", [OK, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+@pytest.mark.parametrize("version", [1, 5, 8])
+def test_offsets_are_the_same_in_slices(version: int, error: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [FetchOffsets(number, f"g{number}", (("t", (0, 1)), ("empty", ()))) for number in range(2)]
+    events = [*named, FetchOffsets(2, "all", None)][: 3 if version >= 8 else 1]
+    known = FetchResult(OK, (FetchedOffset("t", 0, 7, 1, "m"), FetchedOffset("t", 1), FetchedOffset("other", 0, 3)))
+    results = [FetchResult(error) if error else known] * len(events)
+    at_once = offset_fetch._respond(events, version, results)
+
+    in_slices_of_one: list[Any] = []
+    monkeypatch.setattr(offset_fetch, "ITEMS_PER_SLICE", 1)
+    most_in_a_step(answered(offset_fetch._response_in_slices(events, version, results), in_slices_of_one), lambda: 0)
+
+    assert in_slices_of_one == [at_once]
+
+
+async def answered(response: Coroutine[Any, Any, Any], answers: list[Any]) -> None:
+    answers.append(await response)
 
 
 async def doubled(count: int) -> list[int]:

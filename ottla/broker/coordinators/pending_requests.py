@@ -180,6 +180,8 @@ class PendingRequests:
         The requests are taken when they are sent."""
         if not count:
             return build_response([])
+        if count == 1:
+            return self.ask(send, context, next(iter(requests)), lambda result: build_response([result]))
         waiting = _WaitingForAll(self._outbox, context, build_response, count)
         tokens: list[int] = []
         self._send_some(send, waiting, iter(requests), count, tokens)

@@ -4,8 +4,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.coordinators.coordinator_loader import CoordinatorLoader
 from ottla.broker.metadata.auto_topic_creation import AutoTopicCreationManager
-from ottla.broker.metadata.cluster_metadata import ClusterMetadata
-from ottla.broker.replicas.current_leader import nodes_for
+from ottla.broker.replicas.current_leader import node_for
 from ottla.broker.runtime import Runtime, in_slices
 from ottla.broker.server.request_context import RequestContext
 from ottla.cluster.image import BrokerInfo
@@ -27,7 +26,6 @@ Loader: TypeAlias = CoordinatorLoader[Any, Any]
 
 
 def handle(
-    metadata: ClusterMetadata,
     runtime: Runtime,
     auto_topic_creation: AutoTopicCreationManager,
     group_loader: Loader,
@@ -37,13 +35,13 @@ def handle(
 ) -> FindCoordinatorResponse | None:
     loader = {GROUP: group_loader, TRANSACTION: transaction_loader}.get(request.key_type)
     if loader is not None and (loader.prepare() is None or _creates_topic(loader, auto_topic_creation)):
-        response = _prepared_response(metadata, auto_topic_creation, loader, context, request)
+        response = _prepared_response(auto_topic_creation, loader, context, request)
         context.respond_later(runtime, response)
         return None
     if len(request.coordinator_keys) > KEYS_PER_STEP:
-        context.respond_later(runtime, _long_response(metadata, loader, context, request))
+        context.respond_later(runtime, _long_response(loader, context, request))
         return None
-    return _response(metadata, loader, context, request)
+    return _response(loader, context, request)
 
 
 def _creates_topic(loader: Loader, auto_topic_creation: AutoTopicCreationManager) -> bool:
@@ -52,7 +50,6 @@ def _creates_topic(loader: Loader, auto_topic_creation: AutoTopicCreationManager
 
 
 async def _prepared_response(
-    metadata: ClusterMetadata,
     auto_topic_creation: AutoTopicCreationManager,
     loader: Loader,
     context: RequestContext,
@@ -64,53 +61,44 @@ async def _prepared_response(
     if _creates_topic(loader, auto_topic_creation):
         await auto_topic_creation.coordinator_topic_ensured(loader.topic_name)
     if len(request.coordinator_keys) > KEYS_PER_STEP:
-        return await _long_response(metadata, loader, context, request)
-    return _response(metadata, loader, context, request)
+        return await _long_response(loader, context, request)
+    return _response(loader, context, request)
 
 
 async def _long_response(
-    metadata: ClusterMetadata,
     loader: Loader | None,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     keys, key_type = request.coordinator_keys, request.key_type
-    found = await in_slices(lambda key: _find(metadata, loader, context, key, key_type), keys, at_once=KEYS_PER_STEP)
+    found = await in_slices(lambda key: _find(loader, context, key, key_type), keys, at_once=KEYS_PER_STEP)
     return FindCoordinatorResponse(coordinators=found)
 
 
 def _response(
-    metadata: ClusterMetadata,
     loader: Loader | None,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse:
     if context.api_version >= _BATCHED_FROM:
-        return FindCoordinatorResponse(
-            coordinators=[_find(metadata, loader, context, key, request.key_type) for key in request.coordinator_keys]
-        )
-    found = _find(metadata, loader, context, request.key, request.key_type)
+        found = [_find(loader, context, key, request.key_type) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    only = _find(loader, context, request.key, request.key_type)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )
 
 
-def _find(
-    metadata: ClusterMetadata, loader: Loader | None, context: RequestContext, key: str, key_type: int
-) -> Coordinator:
+def _find(loader: Loader | None, context: RequestContext, key: str, key_type: int) -> Coordinator:
     if loader is None:
         return _unknown(key, ErrorCode.INVALID_REQUEST, _why_not(key_type, context.api_version))
     coordinator: CoordinatorShell | None = loader.prepare()
-    broker = coordinator.coordinator_of(key) if coordinator is not None else None
-    node = (
-        nodes_for(context.connection.listener_name, metadata.image.live_brokers).get(broker.node_id)
-        if broker is not None
-        else None
-    )
+    broker = None if coordinator is None else coordinator.coordinator_of(key)
+    node = node_for(context.connection.listener_name, broker)
     if node is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is not available yet")
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)

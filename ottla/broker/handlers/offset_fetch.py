@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.coordinators.group_coordinator import GroupCoordinator
-from ottla.broker.runtime import ITEMS_PER_SLICE, next_step, now_or_later
+from ottla.broker.runtime import ITEMS_PER_SLICE, next_step
 from ottla.broker.server.request_context import REPETITIONS_MAX, RequestContext, check_repetitions
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.results import FetchedOffset, FetchResult
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -48,61 +47,90 @@ def handle(
 
 
 def _respond(events: list[FetchOffsets], version: int, results: list[FetchResult]) -> Any:
+    """The response, or the coroutine that builds a long one."""
     size = len(results) + sum(len(result.partitions) for result in results)
-    return now_or_later(_response(events, results, version), size)
+    if size > ITEMS_PER_SLICE:
+        return _response_in_slices(events, version, results)
+    if version < _SEVERAL_GROUPS_FROM:
+        return _of_one_group(results[0], _topic_entries(events[0], results[0], version))
+    pairs = zip(events, results, strict=True)
+    return OffsetFetchResponse(
+        groups=[_group(event, result, _topic_entries(event, result, version)) for event, result in pairs]
+    )
+
+
+async def _response_in_slices(
+    events: list[FetchOffsets], version: int, results: list[FetchResult]
+) -> OffsetFetchResponse:
+    if version < _SEVERAL_GROUPS_FROM:
+        return _of_one_group(results[0], await _topic_entries_in_slices(events[0], results[0], version))
+    groups: list[OffsetFetchResponseGroup] = []
+    items_in_slice = 0
+    for event, result in zip(events, results, strict=True):
+        if items_in_slice >= ITEMS_PER_SLICE:
+            await next_step()
+            items_in_slice = 0
+        items_in_slice += 1 + len(result.partitions)
+        groups.append(_group(event, result, await _topic_entries_in_slices(event, result, version)))
+    return OffsetFetchResponse(groups=groups)
+
+
+def _of_one_group(result: FetchResult, topics: list[Any]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(topics=topics, error_code=int(result.error))
+
+
+def _group(event: FetchOffsets, result: FetchResult, topics: list[Any]) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=event.group_id, topics=topics, error_code=int(result.error))
 
 
 def _topics(topics: Sequence[Any] | None) -> Topics | None:
     return None if topics is None else tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)
 
 
-async def _response(events: list[FetchOffsets], results: list[FetchResult], version: int) -> OffsetFetchResponse:
-    if version >= _SEVERAL_GROUPS_FROM:
-        return OffsetFetchResponse(groups=await _groups(events, results))
-    (result,) = results
-    partitions: Sequence[FetchedOffset] = result.partitions
-    if result.error:
-        partitions = _failed(events[0].topics or (), result.error)
-    named = None if result.error else events[0].topics
-    topics = await _shaped(named, partitions, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
-    return OffsetFetchResponse(topics=topics, error_code=int(result.error))
+def _topic_entries(event: FetchOffsets, result: FetchResult, version: int) -> list[Any]:
+    """One per topic, also where no partition of it is asked for."""
+    topics = _named_topics(event, result)
+    _add_partitions(topics, _partitions(event, result, version), version)
+    return _entries(topics, version)
 
 
-async def _groups(events: list[FetchOffsets], results: list[FetchResult]) -> list[OffsetFetchResponseGroup]:
-    groups: list[OffsetFetchResponseGroup] = []
-    items_in_slice = 0
-    for each, result in zip(events, results, strict=True):
-        if items_in_slice >= ITEMS_PER_SLICE:
-            await next_step()
-            items_in_slice = 0
-        items_in_slice += 1 + len(result.partitions)
-        named = None if result.error else each.topics
-        topics = await _shaped(named, result.partitions, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
-        groups.append(OffsetFetchResponseGroup(group_id=each.group_id, topics=topics, error_code=int(result.error)))
-    return groups
-
-
-def _failed(topics: Topics, error: ErrorCode) -> list[FetchedOffset]:
-    """Version 1 has no other place for an error than each partition (§9.4.4). From 2 on Kafka leaves them out, which
-    aiokafka 0.14 takes for a group that has committed nothing: it does not read the error of the response."""
-    return [FetchedOffset(name, index, error=error) for name, indexes in topics for index in indexes]
-
-
-async def _shaped(
-    named: Topics | None, partitions: Sequence[FetchedOffset], topic_class: Any, partition_class: Any
-) -> list[Any]:
-    """One entry per topic, also where no partition of it is asked for."""
-    topics: dict[str, list[Any]] = {name: [] for name, _ in named or ()}
+async def _topic_entries_in_slices(event: FetchOffsets, result: FetchResult, version: int) -> list[Any]:
+    topics, partitions = _named_topics(event, result), _partitions(event, result, version)
     for first in range(0, len(partitions), ITEMS_PER_SLICE):
         if first:
             await next_step()
-        for each in partitions[first : first + ITEMS_PER_SLICE]:
-            entry = partition_class(
-                partition_index=each.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-                error_code=int(each.error),
-            )
-            topics.setdefault(each.topic, []).append(entry)
-    return [topic_class(name=name, partitions=entries) for name, entries in topics.items()]
+        _add_partitions(topics, partitions[first : first + ITEMS_PER_SLICE], version)
+    return _entries(topics, version)
+
+
+def _named_topics(event: FetchOffsets, result: FetchResult) -> dict[str, list[Any]]:
+    return {} if result.error or event.topics is None else {name: [] for name, _ in event.topics}
+
+
+def _partitions(event: FetchOffsets, result: FetchResult, version: int) -> Sequence[FetchedOffset]:
+    """Version 1 has no other place for an error than each partition (§9.4.4). From 2 on Kafka leaves them out, which
+    aiokafka 0.14 takes for a group that has committed nothing: it does not read the error of the response."""
+    if not result.error or version >= _SEVERAL_GROUPS_FROM:
+        return result.partitions
+    topics = event.topics or ()
+    return [FetchedOffset(name, index, error=result.error) for name, indexes in topics for index in indexes]
+
+
+def _add_partitions(topics: dict[str, list[Any]], partitions: Sequence[FetchedOffset], version: int) -> None:
+    partition_class: Any = OffsetFetchResponsePartition
+    if version >= _SEVERAL_GROUPS_FROM:
+        partition_class = OffsetFetchResponsePartitions
+    for each in partitions:
+        entry = partition_class(
+            partition_index=each.partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            metadata=each.metadata,
+            error_code=int(each.error),
+        )
+        topics.setdefault(each.topic, []).append(entry)
+
+
+def _entries(topics: dict[str, list[Any]], version: int) -> list[Any]:
+    topic_class: Any = OffsetFetchResponseTopic if version < _SEVERAL_GROUPS_FROM else OffsetFetchResponseTopics
+    return [topic_class(name=name, partitions=partitions) for name, partitions in topics.items()]

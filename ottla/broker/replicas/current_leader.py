@@ -31,6 +31,13 @@ def nodes_for(listener: str, brokers: Mapping[int, BrokerInfo]) -> dict[int, Nod
     }
 
 
+def node_for(listener: str, broker: BrokerInfo | None) -> Node | None:
+    """The broker as a client of this listener can be sent to it; None where it is not live, or has no such listener."""
+    if broker is None or not broker.is_live or not broker.has_listener(listener):
+        return None
+    return Node(broker.node_id, *broker.endpoint(listener), broker.rack)
+
+
 def reachable_leader(leader: int, nodes: dict[int, Node], image: MetadataImage) -> tuple[int, ErrorCode]:
     """The leader if it is one of the `nodes`, or NO_LEADER with the reason."""
     if leader in nodes:
@@ -101,16 +108,9 @@ def current_leader(replicas: LeaderSource, listener: str, topic: str, index: int
         return CurrentLeader(NO_LEADER, UNKNOWN_EPOCH, None)
     if state.leader == replicas.node_id and not _leads(replicas.find(topic, index)):
         return CurrentLeader(NO_LEADER, state.leader_epoch, None)
-    return CurrentLeader(state.leader, state.leader_epoch, _node(image, listener, state.leader))
+    return CurrentLeader(state.leader, state.leader_epoch, node_for(listener, image.brokers.get(state.leader)))
 
 
 def _leads(partition: Partition | None) -> bool:
     """A replica that has resigned knows that before the metadata does."""
     return partition is not None and partition.is_leader
-
-
-def _node(image: MetadataImage, listener: str, node_id: int) -> Node | None:
-    leader = image.brokers.get(node_id)
-    if leader is None or not leader.is_live or not leader.has_listener(listener):
-        return None
-    return Node(node_id, *leader.endpoint(listener), leader.rack)
