@@ -41,10 +41,8 @@ LOG_FORMATS = ("console", "json")
 # Of a text in a line: clients choose some of them.
 FIELD_CHARACTERS_MAX = 256
 # C0 and C1, delete, and what changes the direction of text: a terminal would obey them.
-_CONTROLS = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
-}
+CONTROL_CODES = (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)
+_CONTROLS = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in CONTROL_CODES}
 
 
 def cause_of(error: Exception) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import click
 
 NOTHING = "-"
+TAB = 0x09
 # A shorter bar would be gone before it is read.
 PROGRESS_ITEMS_MIN = 20
 REFRESH_S = 0.1
@@ -25,19 +26,24 @@ class Output:
     as_json: bool
 
     def json(self, value: Any) -> None:
-        click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+        lines = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
+        click.echo("\n".join(map(harmless, lines)))
 
     def say(self, sentence: str) -> None:
         """A sentence for people; scripts that asked for JSON do not get it."""
         if not self.as_json:
-            click.echo(sentence)
+            click.echo(harmless(sentence))
 
     def lines(self, lines: Iterable[str]) -> bool:
         """For people and scripts alike. False when standard output is closed, as after `| head`."""
+        return self._echo(map(harmless, lines), nl=True)
+
+    def styled_lines(self, lines: Iterable[str]) -> bool:
+        """As `lines`, with colours on a terminal: what others have chosen in them is to be `harmless` before."""
         return self._echo(lines, nl=True)
 
     def pieces(self, pieces: Iterable[bytes]) -> bool:
-        """Of a file, for a program to read. False as with `lines`."""
+        """Of a file, or records: to the byte. False as with `lines`."""
         return self._echo(pieces, nl=False)
 
     def _echo(self, items: Iterable[str | bytes], *, nl: bool) -> bool:
@@ -54,9 +60,9 @@ class Output:
     def facts(self, title: str, facts: Sequence[tuple[str, str]]) -> None:
         """A heading and what is known about it, one line each."""
         width = max((len(name) for name, _ in facts), default=0)
-        click.echo(click.style(title, bold=True))
+        click.echo(click.style(harmless(title), bold=True))
         for name, value in facts:
-            click.echo(f"  {name.ljust(width)}  {value}")
+            click.echo(f"  {name.ljust(width)}  {harmless(value)}")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         cells = [[_text(value) for value in row] for row in rows]
@@ -83,7 +89,17 @@ def _text(value: object) -> str:
             items = cast("Sequence[object]", value)
             return ",".join(map(_text, items)) or NOTHING
         case _:
-            return str(value)
+            return harmless(str(value))
+
+
+def harmless(text: str) -> str:
+    """Text that others may have chosen, with escapes for what a terminal would obey, but for tabs. In JSON they mean
+    the same."""
+    if text.isprintable():
+        return text
+    from ottla.broker.logging import CONTROL_CODES
+
+    return text.translate({code: f"\\u{code:04x}" for code in CONTROL_CODES if code != TAB})
 
 
 def _numeric_columns(count: int, cells: Sequence[Sequence[str]]) -> list[bool]:

@@ -120,6 +120,8 @@ else at 127.0.0.1:9092. Where a listener wants a login (SASL) or TLS, they [log 
 and a password, speak TLS with `--ca`, or do both by Kafka's client properties.
 
 - On a terminal they print tables; in a pipe, the same as aligned text with one heading line; with `--json`, JSON.
+- What clients have chosen (ids, reasons, metadata) is printed as text: control characters, which a terminal would obey,
+  as `\\u001b`. Only the records of `ottla consume` are as they were sent.
 - What goes wrong is one sentence on standard error. The exit status is 1, or 2 when the command was written wrongly.
 - The shell completes commands, options, topics, groups and transactional ids after
   `eval "$(_OTTLA_COMPLETE=bash_source ottla)"`, in zsh with `zsh_source`; for fish,

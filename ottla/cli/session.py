@@ -16,7 +16,7 @@ from ottla.cli.client import Client, ClientConfig
 from ottla.cli.failures import INTERRUPTED_STATUS, ClientError, Interrupted
 from ottla.cli.login import LOGIN_PARAMETERS, TLS_PARAMETERS, login_options, read_login, read_tls, tls_options
 from ottla.cli.names import DEFAULT_BOOTSTRAP
-from ottla.cli.output import Output
+from ottla.cli.output import Output, harmless
 from ottla.protocol.address import Address, parse_addresses
 
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ def run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run(_interruptible(work))
     except ClientError as error:
         kind = _Interruption if isinstance(error, Interrupted) else click.ClickException
-        raise kind(str(error)) from error
+        raise kind(harmless(str(error))) from error
     except (KeyboardInterrupt, asyncio.CancelledError):
         # A command that does not handle Ctrl-C itself.
         sys.exit(INTERRUPTED_STATUS)

@@ -115,6 +115,6 @@ def consume(
     write: WriteRecord = JsonLine() if session.output.as_json else form
 
     def print_records(records: Sequence[Any]) -> bool:
-        return session.output.lines([write(record) for record in records])
+        return session.output.pieces([f"{write(record)}\n".encode() for record in records])
 
     run_to_end(consume_records(session.config, source, Limits(max_messages, idle_s), print_records))

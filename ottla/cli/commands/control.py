@@ -265,7 +265,7 @@ def report(session: ControlSession) -> None:
         session.output.json(answer)
         return
     for section in answer["sections"]:
-        session.output.lines([f"---- {section['title']} ----", section["text"]])
+        session.output.lines([f"---- {section['title']} ----", *section["text"].split("\n")])
 
 
 def _words(value: Any) -> str:

@@ -12,7 +12,7 @@ from ottla.cli.doctor.examination import Plan, examine
 from ottla.cli.doctor.findings import Diagnosis, Report, Severity, Silence, counted, parse_silence
 from ottla.cli.doctor.sampling import Scope
 from ottla.cli.names import complete_groups, complete_topics
-from ottla.cli.output import Output
+from ottla.cli.output import Output, harmless
 from ottla.cli.session import Session, broker_options, run_to_end
 
 FOR_S_MAX = 40
@@ -64,7 +64,7 @@ def doctor(
 
 def _print(output: Output, report: Report) -> None:
     for finding in report.findings:
-        output.lines(_lines(finding))
+        output.styled_lines(_lines(finding))
     for each in report.not_checked:
         output.say(f"{NOT_LOOKED} {each.check} not checked: {each.reason}")
     found = counted(len(report.findings), "finding") if report.findings else "nothing found"
@@ -77,9 +77,9 @@ def _lines(finding: Diagnosis) -> list[str]:
     mark, colour = MARKS[finding.severity]
     likely = "" if finding.is_sure else "likely: "
     head = f"{mark} {finding.id} {finding.severity.word}"
-    lines = [f"{click.style(head, fg=colour, bold=True)}  {likely}{finding.text}"]
-    lines += [f"    {each}" for each in finding.evidence]
-    lines.append(f"    do: {finding.advice}")
+    lines = [f"{click.style(head, fg=colour, bold=True)}  {likely}{harmless(finding.text)}"]
+    lines += [f"    {harmless(each)}" for each in finding.evidence]
+    lines.append(f"    do: {harmless(finding.advice)}")
     if finding.runbook is not None:
         lines.append(f"    runbook: {RUNBOOKS}#{finding.runbook.lower()}")
     return lines

@@ -18,7 +18,7 @@ from ottla.cli.operations.group_events import Event
 from ottla.cli.operations.rebalances import GroupRebalances, Rebalance, causes, waits
 from ottla.cli.operations.story import Story, StoryLine
 from ottla.cli.operations.story_reader import read_story
-from ottla.cli.output import Output
+from ottla.cli.output import Output, harmless
 from ottla.cli.session import Session, broker_options, run_to_end
 
 # Of the table of rebalances; --json has all of them.
@@ -201,11 +201,11 @@ def story(session: Session, group_id: str | None, follow: bool, since_ms: int | 
         show_overview(session, span)
         return
     write = _event_as_json if session.output.as_json else _paragraphs(Story())
-    run_to_end(read_story(session.config, group_id, write, session.output.lines, span=span, follow=follow))
+    run_to_end(read_story(session.config, group_id, write, session.output.styled_lines, span=span, follow=follow))
 
 
 def _event_as_json(event: Event) -> str:
-    return json.dumps(event, ensure_ascii=False)
+    return harmless(json.dumps(event, ensure_ascii=False))
 
 
 def _paragraphs(story: Story) -> Callable[[Event], str | None]:
@@ -218,7 +218,7 @@ def _shown(line: StoryLine, width: int | None) -> str:
     if not line.text:
         return ""
     indent = " " * (len(line.moment) + 2)
-    text = line.text
+    text = harmless(line.text)
     if width is not None and width > 2 * len(indent):
         text = f"\n{indent}".join(textwrap.wrap(text, width - len(indent), break_long_words=False))
     return f"{click.style(line.moment, dim=True)}  {click.style(text, bold=line.is_heading, fg=_colour(line))}"

@@ -123,7 +123,8 @@ def consumer_groups(arguments: Sequence[str]) -> int:
 
 def _described_group(group: Mapping[str, Any]) -> Iterator[str]:
     members = {each["member_id"]: each for each in group["members"]}
-    yield "\nGROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    yield ""
+    yield "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
     for row in group["partitions"]:
         member = members.get(row["member_id"], {})
         cells = [row["topic"], row["partition"], row["committed_offset"], row["log_end_offset"], row["lag"]]

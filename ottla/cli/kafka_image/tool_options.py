@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from ottla.cli.output import harmless
+
 
 class ToolError(Exception):
     """One sentence for the user of a tool."""
@@ -153,7 +155,7 @@ def json_of_ottla(*arguments: str) -> Any:
 
 def print_lines(lines: Sequence[str]) -> int:
     try:
-        print("\n".join(lines), flush=True)
+        print("\n".join(map(harmless, lines)), flush=True)
     except BrokenPipeError:
         # The interpreter flushes standard output once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
