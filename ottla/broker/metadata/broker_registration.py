@@ -113,8 +113,9 @@ class BrokerRegistration:
     def is_current(self) -> bool:
         """Whether the session goes on, by the clock of this broker, and the metadata has it: what this broker led
         before a new one began may be led by others, and older metadata does not say so."""
-        is_known = self.registering is None and self._metadata.image.revision >= self.revision
-        return is_known and self.session_remaining_ms > 0
+        if self.registering is not None or self._metadata.image.revision < self.revision:
+            return False
+        return self.lease_id != NO_LEASE and self._session_ends_ms > self._runtime.clock.now_ms()
 
     @property
     def may_have_ended(self) -> bool:

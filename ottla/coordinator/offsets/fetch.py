@@ -4,10 +4,10 @@ Always from what the log says, and in every state of the group: no offset is no 
 has it, to all readers at the same time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from ottla.coordinator.durable_state import TopicPartition
+from ottla.coordinator.durable_state import LoggedOffset, TopicPartition
 from ottla.coordinator.events import FetchOffsets
 from ottla.coordinator.group_context import Group, GroupContext
 from ottla.coordinator.records import OffsetCommitKey, build_offset_commit_key, parse_key
@@ -23,7 +23,7 @@ def fetch_offsets(context: GroupContext, event: FetchOffsets) -> None:
 
 
 def _fetch_each(context: GroupContext, event: FetchOffsets) -> Iterator[None]:
-    stored = context.durable.offsets.get(event.group_id, {})
+    stored: Mapping[TopicPartition, LoggedOffset] = context.durable.offsets.get(event.group_id, {})
     requested: Iterable[TopicPartition]
     if event.topics is None:
         requested = list(stored)
@@ -31,16 +31,16 @@ def _fetch_each(context: GroupContext, event: FetchOffsets) -> Iterator[None]:
         requested = ((topic, partition) for topic, partitions in event.topics for partition in partitions)
     fetched: list[FetchedOffset] = []
     for number, (topic, partition) in enumerate(requested, 1):
-        fetched.append(_fetch(context, event, topic, partition))
+        if event.require_stable and _is_unstable(context, event.group_id, topic, partition):
+            fetched.append(FetchedOffset(topic, partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+        else:
+            fetched.append(_fetched(topic, partition, stored.get((topic, partition))))
         if not number % OFFSETS_PER_SLICE:
             yield
     context.reply(event.token, FetchResult(ErrorCode.NONE, tuple(fetched)))
 
 
-def _fetch(context: GroupContext, event: FetchOffsets, topic: str, partition: int) -> FetchedOffset:
-    if event.require_stable and _is_unstable(context, event.group_id, topic, partition):
-        return FetchedOffset(topic, partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    logged = context.durable.offsets.get(event.group_id, {}).get((topic, partition))
+def _fetched(topic: str, partition: int, logged: LoggedOffset | None) -> FetchedOffset:
     if logged is None:
         return FetchedOffset(topic, partition)
     committed = logged.committed
