@@ -4,6 +4,7 @@ transactional ids.
 They are asked of the broker that the command would talk to."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from os import environ
@@ -23,6 +24,9 @@ SENTENCE_MAX = 1000
 # A shell that waits longer seems to hang.
 WITHIN_S = 1.0
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# What bash takes as it stands, as one word that is no option: it puts completed words into the line without quotes, and
+# clients choose the names of groups.
+_PLAIN_NAME = re.compile(r"[\w.:@%+/=,][\w.:@%+/=,-]*")
 
 
 class CommandGroup(click.Group):
@@ -112,9 +116,10 @@ def complete_users(ctx: click.Context, _parameter: click.Parameter, incomplete: 
 def _matching(ctx: click.Context, incomplete: str, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
     """Nothing where no broker answers: an error would stand in the middle of what is being typed."""
     try:
-        return [name for name in asyncio.run(_asked(ctx, names)) if name.startswith(incomplete)]
+        found = asyncio.run(_asked(ctx, names))
     except (ClientError, TimeoutError, ValueError, OSError):
         return []
+    return [name for name in found if name.startswith(incomplete) and _PLAIN_NAME.fullmatch(name)]
 
 
 async def _asked(ctx: click.Context, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:

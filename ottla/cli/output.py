@@ -89,7 +89,7 @@ def _text(value: object) -> str:
             items = cast("Sequence[object]", value)
             return ",".join(map(_text, items)) or NOTHING
         case _:
-            return harmless(str(value))
+            return harmless(str(value)).replace("\t", "\\t")
 
 
 def harmless(text: str) -> str:

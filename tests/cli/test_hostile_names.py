@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import Result
 
 from ottla.broker.handlers.find_coordinator import GROUP, TRANSACTION
+from ottla.cli.app import cli
 from ottla.cli.kafka_image.__main__ import main
 from ottla.cli.output import Output
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -27,6 +29,10 @@ NAME = "g\x1b[2J\x1b]0;title\x07\x9b31m\u202etxet\u2028\nforged"
 SHOWN = "g\\u001b[2J\\u001b]0;title\\u0007\\u009b31m\\u202etxet\\u2028\\u000aforged"
 
 
+NOT_FOR_A_SHELL = [
+    "$(id)", "`id`", "a;id", "a b", "a&", "a|b", "a>b", "a<b", "a(b", "*", "a?", "[a]", "{a,b}", "~", "a\\b", "a'b",
+    'a"b', "-f", "--json", "!1", "#a", "a\nfile,b", "a\tb", "a\x1b[2J", "payments\n",
+]  # fmt: skip
 WITHIN_S = 30
 COMMANDS = (
     ("groups", "list"),
@@ -49,7 +55,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
         for key_type in (GROUP, TRANSACTION):
             wire.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[NAME]), 4)
         join(wire)
-        initialize(wire)
+        for transactional_id in (NAME, *NOT_FOR_A_SHELL, "payments", "größe-1:a/b"):
+            initialize(wire, transactional_id)
         wait_for(lambda: SHOWN in run_at(served, "groups", "story", NAME).stdout, WITHIN_S, "there is no story")
         yield served
 
@@ -80,8 +87,8 @@ def join(wire: Wire) -> None:
     assert wire.call(syncing, 5).error_code == 0
 
 
-def initialize(wire: Wire) -> None:
-    request = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
+def initialize(wire: Wire, transactional_id: str) -> None:
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
     wait_for(lambda: wire.call(request, 4).error_code == 0, WITHIN_S, "the producer got no id")
 
 
@@ -126,6 +133,18 @@ def test_what_a_command_refuses_is_text_too(broker: ServedBroker) -> None:
     assert refused.exit_code == 1
     assert SHOWN in refused.stderr
     assert refused.stderr.rstrip("\n").isprintable()
+
+
+def test_a_shell_completes_no_name_that_it_would_obey(broker: ServedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bash completes stands in the line as it is, without quotes."""
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
+    shell = ShellComplete(cli, {}, "ottla", "_OTTLA_COMPLETE")
+
+    assert [each.value for each in shell.get_completions(["transactions", "describe"], "")] == [
+        "größe-1:a/b",
+        "payments",
+    ]
+    assert shell.get_completions(["groups", "describe"], "") == []
 
 
 def test_tools_of_kafka_show_names_as_text(broker: ServedBroker, capsys: pytest.CaptureFixture[str]) -> None:
