@@ -16,6 +16,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.broker.requests import produce
@@ -172,6 +173,15 @@ def test_reason_why_damage_is_unreadable_is_known() -> None:
     reasons = {why_unreadable(Asked(request, version, seed)) for version in (4, 12) for seed in range(200)}
 
     assert {"bytes left", "text that is not UTF-8", "the data ends inside a field", None} <= reasons
+
+
+def test_groups_that_kafka_named_by_itself_are_recognized() -> None:
+    asked = Asked(ListGroupsRequest(), 4)
+    for group_id, name in (("\ufffd1-group-0", "damaged requests"), ("e1-group-0", None)):
+        listed = {"group_id": group_id, "protocol_type": "connect", "group_state": "PreparingRebalance"}
+        difference = Difference(f"groups[{group_id}]", Missing(), listed)
+        answer = Answer(ListGroupsResponse())
+        assert name_of(Exchange(asked, answer, answer, [difference]), difference) == name
 
 
 def test_something_named_twice_is_recognized() -> None:
