@@ -251,13 +251,27 @@ def _is_of_an_empty_simple_group(exchange: Exchange, difference: Difference) -> 
 
 
 def _has_an_unreadable_subscription(exchange: Exchange, difference: Difference) -> bool:
-    """Kafka reads what members of the type `consumer` subscribe to: where the count of topics is negative, the join is
-    never answered."""
+    """Kafka reads what members of the type `consumer` subscribe to: where a length is negative, or beyond what is left,
+    the join is never answered."""
     request = exchange.asked.request
     if exchange.asked.api.name != "JoinGroup" or not isinstance(exchange.theirs, Silence):
         return False
-    counts = [int.from_bytes(each.metadata[2:6], "big", signed=True) for each in request.protocols]
-    return difference.path == "outcome" and request.protocol_type == "consumer" and min(counts, default=0) < 0
+    is_of_consumers = difference.path == "outcome" and request.protocol_type == "consumer"
+    return is_of_consumers and any(_fails_to_be_read(each.metadata) for each in request.protocols)
+
+
+def _fails_to_be_read(subscription: bytes) -> bool:
+    """As version 0, whatever version it says. What ends within a length, or before one, is none."""
+    left = subscription[2:]
+    count, left = int.from_bytes(left[:4], "big", signed=True), left[4:]
+    if not 0 <= count <= len(left):
+        return len(subscription) >= 6
+    for _ in range(count):
+        length, left = int.from_bytes(left[:2], "big", signed=True), left[2:]
+        if not 0 <= length <= len(left):
+            return True
+        left = left[length:]
+    return int.from_bytes(left[:4], "big", signed=True) > len(left[4:])
 
 
 def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:

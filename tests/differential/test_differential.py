@@ -15,7 +15,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.metadata import MetadataRequestTopic
 from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -173,6 +173,34 @@ def test_reason_why_damage_is_unreadable_is_known() -> None:
     reasons = {why_unreadable(Asked(request, version, seed)) for version in (4, 12) for seed in range(200)}
 
     assert {"bytes left", "text that is not UTF-8", "the data ends inside a field", None} <= reasons
+
+
+@pytest.mark.parametrize(
+    ("subscription", "fails"),
+    [
+        (b"", False),
+        (b"\0\0\0\0", False),
+        (b"\0\0\0\0\0\0", False),
+        (b"\0\0\0\0\0\0\xff\xff\xff\xff", False),
+        (b"\xff\xff\0\0\0\0\xff\xff\xff\xff", False),
+        (b"\0\1\0\0\0\1\0\1t\0\0\0\1u", False),
+        (b"\0\0\xff\xff\xff\xff", True),
+        (b"\x9f\xb6\x2b\x16\x0a\x86" + bytes(14), True),
+        (b"\0\0\0\0\0\5abcd", True),
+        (b"\0\0\0\0\0\2\0\1", True),
+        (b"\0\0\0\0\0\1\xff\xff" + bytes(9), True),
+        (b"\0\0\0\0\0\1\0\x64" + bytes(9), True),
+        (b"\0\0\0\0\0\0\0\0\0\x64abc", True),
+    ],
+)
+def test_joins_that_kafka_does_not_answer_are_recognized(subscription: bytes, fails: bool) -> None:
+    """Each was asked of Kafka 4.1."""
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription)]
+    request = JoinGroupRequest(group_id="g", protocol_type="consumer", protocols=protocols)
+    exchange = Exchange(Asked(request, 1), Answer(JoinGroupResponse()), Silence(), [])
+    difference = Difference("outcome", exchange.ours, exchange.theirs)
+
+    assert name_of(exchange, difference) == ("subscriptions" if fails else None)
 
 
 def test_groups_that_kafka_named_by_itself_are_recognized() -> None:

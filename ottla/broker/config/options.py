@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+NO_LIMIT = -1
 
 
 _REPLICA = re.compile("([0-9]+:[0-9]+)?")
@@ -126,8 +127,10 @@ def integer(
     at_least: int = -INT_MAX - 1,
     at_most: int = INT_MAX,
     update: Update = Update.READ_ONLY,
+    or_no_limit: bool = False,
 ) -> Option[int]:
-    parse, bounds = _whole_number(at_least, at_most, INT_MAX)
+    """`or_no_limit`: -1 too, which is below the bounds."""
+    parse, bounds = _whole_number(at_least, at_most, INT_MAX, or_no_limit=or_no_limit)
     return Option(name, Kind.INT, default, meaning, parse=parse, bounds=bounds, update=update)
 
 
@@ -155,16 +158,21 @@ def level(
 
 
 def optional_integer(
-    name: str, meaning: str, *, at_least: int = -INT_MAX - 1, update: Update = Update.READ_ONLY
+    name: str, meaning: str, *, at_least: int = -INT_MAX - 1, or_no_limit: bool = False
 ) -> Option[int | None]:
-    parse, bounds = _whole_number(at_least, INT_MAX, INT_MAX)
-    return Option[int | None](name, Kind.INT, None, meaning, parse=parse, bounds=bounds, update=update)
+    parse, bounds = _whole_number(at_least, INT_MAX, INT_MAX, or_no_limit=or_no_limit)
+    return Option[int | None](name, Kind.INT, None, meaning, parse=parse, bounds=bounds, update=Update.READ_ONLY)
 
 
 def optional_long(
-    name: str, meaning: str, *, at_least: int = -LONG_MAX - 1, update: Update = Update.READ_ONLY
+    name: str,
+    meaning: str,
+    *,
+    at_least: int = -LONG_MAX - 1,
+    update: Update = Update.READ_ONLY,
+    or_no_limit: bool = False,
 ) -> Option[int | None]:
-    parse, bounds = _whole_number(at_least, LONG_MAX, LONG_MAX)
+    parse, bounds = _whole_number(at_least, LONG_MAX, LONG_MAX, or_no_limit=or_no_limit)
     return Option[int | None](name, Kind.LONG, None, meaning, parse=parse, bounds=bounds, update=update)
 
 
@@ -278,12 +286,14 @@ def options_of(table: type) -> dict[str, Option[object]]:
     return found
 
 
-def _whole_number(at_least: int, at_most: int, widest: int) -> tuple[Callable[[str], int], str]:
-    bounds = _bounds_text(at_least, at_most, widest)
+def _whole_number(
+    at_least: int, at_most: int, widest: int, *, or_no_limit: bool = False
+) -> tuple[Callable[[str], int], str]:
+    bounds = _bounds_text(at_least, at_most, widest) + (f", or {NO_LIMIT}" if or_no_limit else "")
 
     def parse(text: str) -> int:
         value = _number(text, int, "a whole number")
-        if not at_least <= value <= at_most:
+        if not at_least <= value <= at_most and not (or_no_limit and value == NO_LIMIT):
             raise ValueError(f"expected a whole number {bounds}")
         return value
 

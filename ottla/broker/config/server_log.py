@@ -86,16 +86,22 @@ class LogOptions:
         "log.retention.ms",
         "How long records are retained, in milliseconds; -1 for no limit. If this is not set, "
         "log.retention.minutes applies.",
-        at_least=-1,
+        at_least=1,
         update=_DYNAMIC,
+        or_no_limit=True,
     )
     log_retention_minutes = optional_integer(
         "log.retention.minutes",
         "How long records are retained, in minutes; -1 for no limit. If this is not set, log.retention.hours applies.",
-        at_least=-1,
+        at_least=1,
+        or_no_limit=True,
     )
     log_retention_hours = integer(
-        "log.retention.hours", 168, "How long records are retained, in hours; -1 for no limit.", at_least=-1
+        "log.retention.hours",
+        168,
+        "How long records are retained, in hours; -1 for no limit.",
+        at_least=1,
+        or_no_limit=True,
     )
     log_retention_bytes = long(
         "log.retention.bytes",

@@ -85,6 +85,9 @@ def test_every_option_has_a_reader() -> None:
         ("nump.partitions=1", "there is no property nump.partitions; did you mean num.partitions?"),
         ("zzz=1", "there is no property zzz"),
         ("num.partitions=0", "num.partitions=0: expected a whole number of at least 1"),
+        ("log.retention.ms=0", "log.retention.ms=0: expected a whole number of at least 1, or -1"),
+        ("log.retention.minutes=0", "log.retention.minutes=0: expected a whole number of at least 1, or -1"),
+        ("log.retention.hours=-2", "log.retention.hours=-2: expected a whole number of at least 1, or -1"),
         ("num.partitions=x", "num.partitions=x: expected a whole number"),
         ("num.partitions=1_0", "num.partitions=1_0: expected a whole number"),
         ("num.partitions=2147483648", "num.partitions=2147483648: expected a whole number of at least 1"),
@@ -127,6 +130,13 @@ def test_every_option_has_a_reader() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(setting: str, sentence: str) -> None:
     assert refusal(setting) == sentence
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_retention_without_a_limit_is_accepted(name: str) -> None:
+    values = [next(ServerConfig({name: text}).values_of(SERVER_OPTIONS[name])).value for text in ("-1", "1")]
+
+    assert values == ["-1", "1"]
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
