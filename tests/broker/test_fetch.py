@@ -208,16 +208,18 @@ async def test_a_reader_whose_log_diverges_learns_where(tmp_path: Path) -> None:
         await produce(client, "t", b"a")
         log = broker.replicas.partition("t", 0).log
         request = fetch_request("t", 1, max_wait_ms=5_000)
+        request.isolation_level = 1
         request.topics[0].partitions[0].last_fetched_epoch = 0
-        same = await client.call(fetch_request("t", 1), FetchResponse, 12)
+        same = await client.call(request, FetchResponse, 12)
         log.maybe_assign_leader_epoch(4)
         request.topics[0].partitions[0].last_fetched_epoch = 2
 
         diverging = await client.call(request, FetchResponse, 12)
 
-    assert same.responses[0].partitions[0].diverging_epoch is None
-    assert diverging.responses[0].partitions[0].diverging_epoch.epoch == 0
-    assert diverging.responses[0].partitions[0].diverging_epoch.end_offset == 1
+    first, second = (each.responses[0].partitions[0] for each in (same, diverging))
+    assert (first.diverging_epoch, first.aborted_transactions) == (None, [])
+    assert (second.diverging_epoch.epoch, second.diverging_epoch.end_offset) == (0, 1)
+    assert second.aborted_transactions is None
 
 
 async def test_incremental_fetch_session_returns_only_changes(tmp_path: Path) -> None:

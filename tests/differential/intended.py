@@ -42,6 +42,8 @@ _is_produce, _is_metadata, _is_fetch = _of("Produce"), _of("Metadata"), _of("Fet
 _may_be_wrong_twice = _of("AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "CreatePartitions")
 
 
+# Where a batch says its format, and the newest.
+MAGIC_AT, MAGIC_MAX = 16, 2
 # The maximum of WriteTxnMarkers and of ListTransactions.
 OTHER_VERSIONS = ("api_keys[27].max_version", "api_keys[66].max_version")
 
@@ -123,15 +125,23 @@ def _is_beside_a_bad_batch(exchange: Exchange, difference: Difference) -> bool:
         # The damage has made another request of it.
         return False
     partitions = [each for topic in exchange.theirs.message.responses for each in topic.partition_responses]
-    return len(partitions) > 1 and {each.error_code for each in partitions} == {2}
+    is_spoilt = len(partitions) > 1 or has_unknown_magic(exchange.asked.request)
+    return is_spoilt and {each.error_code for each in partitions} == {2}
+
+
+def has_unknown_magic(request: Any) -> bool:
+    """Kafka answers it as a whole, and writes nothing: it reads all batches before it looks at their partitions."""
+    records = [each.records for topic in request.topic_data for each in topic.partition_data]
+    return any(each is not None and len(each) > MAGIC_AT and each[MAGIC_AT] > MAGIC_MAX for each in records)
 
 
 def _is_after_a_batch(exchange: Exchange, difference: Difference) -> bool:
     """Bytes that follow the one batch of a partition, and are no whole batch."""
     if not _is_produce(exchange):
         return False
+    # Topics that are named by their ids have no name in either.
     cut = {
-        f"responses[{topic.name}].partition_responses[{each.index}]"
+        f"responses[{topic.name or topic.topic_id!r}].partition_responses[{each.index}]": (topic.name, each.index)
         for topic in exchange.asked.request.topic_data
         for each in topic.partition_data
         if each.records and 0 < len(each.records) - _first_batch_size(each.records) < _first_batch_size(each.records)
@@ -141,12 +151,12 @@ def _is_after_a_batch(exchange: Exchange, difference: Difference) -> bool:
         is_closed = isinstance(exchange.ours, Closed) and isinstance(exchange.theirs, Silence)
         return bool(cut) and exchange.asked.request.acks == 0 and exchange.asked.damage_seed is None and is_closed
     refused = {
-        f"responses[{topic.name}].partition_responses[{each.index}]"
+        (topic.name, each.index)
         for topic in exchange.ours.message.responses
         for each in topic.partition_responses
         if each.error_code == INVALID_RECORD
     }
-    return difference.path.rpartition(".")[0] in refused & cut
+    return cut.get(difference.path.rpartition(".")[0]) in refused
 
 
 def _first_batch_size(records: bytes) -> int:
@@ -287,6 +297,8 @@ def _fails_in_kafka(exchange: Exchange, difference: Difference) -> bool:
             # A session is begun with a topic that has neither name nor id.
             is_nameless = any(not topic.topic and not any(topic.topic_id) for topic in request.topics)
             return is_nameless or min([request.max_bytes, *sizes]) < 0 or request.isolation_level not in (0, 1)
+        case "Metadata":
+            return any(topic.name is None and not any(topic.topic_id) for topic in request.topics)
         case "DescribeTopicPartitions":
             return any(topic.name in NOT_TOPICS for topic in request.topics)
         case "JoinGroup":

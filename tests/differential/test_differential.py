@@ -8,6 +8,7 @@ import pytest
 
 from ottla import BrokerThread
 from ottla.broker.server.apis import APIS, METADATA
+from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -17,8 +18,18 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.protocol.messages.metadata import MetadataRequestTopic
-from ottla.protocol.messages.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.broker.requests import produce
 from tests.broker.wire import batch
 from tests.differential.__main__ import run
@@ -26,8 +37,9 @@ from tests.differential.brokers import SHARED
 from tests.differential.comparing import Difference, Missing
 from tests.differential.connection import Address, Answer, Closed, Outcome, Silence
 from tests.differential.drawing import Drawing, names_something_twice
+from tests.differential.episode import diverging
 from tests.differential.exchange import Asked, Exchange, damaged, is_alike, why_unreadable
-from tests.differential.intended import INT32_MAX, name_of
+from tests.differential.intended import INT32_MAX, MAGIC_AT, MAGIC_MAX, name_of
 from tests.differential.readiness import shared_ranges
 from tests.differential.report import Report
 from tests.differential.world import World
@@ -201,6 +213,52 @@ def test_joins_that_kafka_does_not_answer_are_recognized(subscription: bytes, fa
     difference = Difference("outcome", exchange.ours, exchange.theirs)
 
     assert name_of(exchange, difference) == ("subscriptions" if fails else None)
+
+
+def of_unknown_magic(acks: int) -> Asked:
+    records = bytearray(batch(b"x"))
+    records[MAGIC_AT] = MAGIC_MAX + 1
+    return Asked(produce("t", records=bytes(records), acks=acks), 6)
+
+
+def test_a_batch_of_an_unknown_format_is_recognized() -> None:
+    ours, theirs = (Answer(answered("t", code)) for code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 2))
+    difference = Difference("responses[t].partition_responses[0].error_code", 3, 2)
+
+    for asked, name in (
+        (of_unknown_magic(-1), "beside a bad batch"),
+        (Asked(produce("t", records=batch(b"x")), 6), None),
+    ):
+        assert name_of(Exchange(asked, ours, theirs, [difference]), difference) == name
+
+
+def test_a_topic_without_name_and_id_is_recognized() -> None:
+    difference = Difference("topics[].error_code", 17, -1)
+    theirs = Answer(MetadataResponse(topics=[MetadataResponseTopic(error_code=-1, name="")]))
+    for name, expected in ((None, "server errors"), ("t", None)):
+        asked = Asked(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+        assert name_of(Exchange(asked, Answer(MetadataResponse()), theirs, [difference]), difference) == expected
+
+
+def answered(topic: str, code: int) -> ProduceResponse:
+    partition = PartitionProduceResponse(index=0, error_code=code)
+    return ProduceResponse(responses=[TopicProduceResponse(name=topic, partition_responses=[partition])])
+
+
+@pytest.mark.parametrize(("acks", "paths"), [(0, ["outcome"]), (1, [])])
+def test_an_episode_ends_where_nothing_says_what_was_written(acks: int, paths: list[str]) -> None:
+    assert list(diverging(Exchange(of_unknown_magic(acks), Closed(), Closed(), []))) == paths
+
+
+def test_rest_after_a_batch_is_recognized_in_topics_by_id() -> None:
+    request = produce("", records=batch(b"x") + bytes(4))
+    request.topic_data[0].topic_id = b"i" * 16
+    refused = Answer(answered("", ErrorCode.INVALID_RECORD))
+    difference = Difference(f"responses[{b'i' * 16!r}].partition_responses[0].record_errors", [], [{}])
+    other = difference._replace(path=difference.path.replace("i", "j"))
+    exchange = Exchange(Asked(request, 13), refused, refused, [difference])
+
+    assert [name_of(exchange, each) for each in (difference, other)] == ["after a batch", None]
 
 
 def test_groups_that_kafka_named_by_itself_are_recognized() -> None:

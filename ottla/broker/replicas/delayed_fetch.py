@@ -239,5 +239,7 @@ class DelayedFetch(FetchOperation):
             return False
         epoch, end_offset = diverging
         answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        # As in Kafka: null, for nothing was read, whatever the isolation level.
+        answer.aborted_transactions = None
         self._ends_wait = True
         return True
