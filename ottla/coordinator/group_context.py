@@ -10,6 +10,7 @@ from ottla.coordinator.durable_state import DurableState
 from ottla.coordinator.events import CommitOffsets
 from ottla.coordinator.facts import StateChanged
 from ottla.coordinator.oldest_first import OldestFirst
+from ottla.coordinator.records import GroupMetadata
 from ottla.coordinator.runtime.step_context import StepContext
 from ottla.protocol.errors import ErrorCode
 
@@ -49,8 +50,8 @@ class Group(Protocol):
         """Why none of its offsets can be deleted by request."""
         ...
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Also when that cannot be known."""
+    def subscribed_topics(self, stored: GroupMetadata | None) -> frozenset[str] | None:
+        """None when it cannot be known: then it may be any topic. `stored` is what the log says about the group."""
         ...
 
     def topics_kept(self) -> frozenset[str] | None:

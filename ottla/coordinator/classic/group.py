@@ -5,7 +5,7 @@ is: see `Group` in `ottla.coordinator.group_context`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Never
 
 from ottla.coordinator.classic.member import Member, Protocols
@@ -13,6 +13,7 @@ from ottla.coordinator.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
+    PREPARING_REBALANCE,
     STABLE,
     VALID_PREVIOUS,
     GroupState,
@@ -238,36 +239,32 @@ class ClassicGroup:
     def offset_delete_error(self) -> ErrorCode | None:
         return None if self.state is EMPTY or self._consumes else ErrorCode.NON_EMPTY_GROUP
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        topics = self.subscribed_topics()
-        return topics is None or topic in topics
-
     def topics_kept(self) -> frozenset[str] | None:
         """In an Empty or simple group everything may expire; in a consuming one that is Stable, what it no longer
         reads."""
         if self.state is EMPTY:
             return frozenset()
-        return self.subscribed_topics() if self.state is STABLE and self._consumes else None
+        return self._topics_of_members() if self.state is STABLE and self._consumes else None
 
     def expiry_base_ms(self, commit_timestamp_ms: int) -> int:
         """A group that was used has the whole retention from when it became empty; a simple one is always empty."""
         was_used = self.state is EMPTY and self.protocol_type is not None and self.state_timestamp_ms != NO_TIMESTAMP
         return self.state_timestamp_ms if was_used else commit_timestamp_ms
 
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """As far as the members' metadata says (docs/semantics §5.8); None when it cannot be known: then it may be any
-        topic. Rarely asked for, so it is computed each time."""
+    def subscribed_topics(self, stored: GroupMetadata | None) -> frozenset[str] | None:
+        """Of the last generation (docs/semantics §5.8). Rarely asked for, so it is computed each time."""
+        if self.state is not PREPARING_REBALANCE:
+            return self._topics_of_members()
+        if stored is None or stored.protocol_type != PROTOCOL_TYPE:
+            return None
+        return _united(member.subscription for member in stored.members)
+
+    def _topics_of_members(self) -> frozenset[str] | None:
         if not self.members:
             return frozenset()
         if not self._consumes or self.protocol_name is None:
             return None
-        topics: set[str] = set()
-        for member in self.members.values():
-            try:
-                topics.update(parse_subscribed_topics(member.metadata_for(self.protocol_name)))
-            except DecodeError:
-                return None
-        return frozenset(topics)
+        return _united(member.metadata_for(self.protocol_name) for member in self.members.values())
 
     @property
     def _consumes(self) -> bool:
@@ -294,3 +291,14 @@ class ClassicGroup:
             state_timestamp_ms=self.state_timestamp_ms,
             members=(),
         )
+
+
+def _united(subscriptions: Iterable[Buffer]) -> frozenset[str] | None:
+    """The topics of all; None where one cannot be read."""
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        try:
+            topics.update(parse_subscribed_topics(subscription))
+        except DecodeError:
+            return None
+    return frozenset(topics)

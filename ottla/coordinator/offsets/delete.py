@@ -42,10 +42,11 @@ def _delete_each(context: GroupContext, group: Group, event: DeleteOffsets) -> I
     """A tombstone is written also where no offset is: a coordinator that was deposed, and does not know it yet, may
     lack one that its successor has. It must not say that this is gone; what it appends is never committed."""
     present = set(partitions_with_offsets(context, event.group_id))
+    subscribed = group.subscribed_topics(context.durable.metadata.get(event.group_id))
     partitions: list[PartitionError] = []
     deleted: list[TopicPartition] = []
     for topic, indexes in event.topics:
-        is_subscribed = group.is_subscribed_to(topic)
+        is_subscribed = subscribed is None or topic in subscribed
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
         for index in indexes:
             partitions.append(PartitionError(topic, index, error))

@@ -12,9 +12,9 @@ from ottla.coordinator.events import (
     OffsetToCommit,
     TopicsDeleted,
 )
-from ottla.coordinator.results import CommitResult, DeleteOffsetsResult, FetchedOffset, FetchResult, PartitionError
+from ottla.coordinator.results import CommitResult, FetchedOffset, FetchResult, PartitionError
 from ottla.protocol.errors import ErrorCode
-from tests.coordinator.harness import WALL_START_MS, Client, Shell, short_subscription, simple_commit, subscription
+from tests.coordinator.harness import WALL_START_MS, Client, Shell, simple_commit
 
 
 def committed_to(error: ErrorCode) -> CommitResult:
@@ -317,67 +317,6 @@ def test_commit_in_flight_when_coordinator_moves_is_refused(shell: Shell) -> Non
     shell.move_coordinator()
     assert shell.answers[event.token] == committed_to(ErrorCode.NOT_COORDINATOR)
     assert shell.committed() == 5
-
-
-# Delete
-
-
-def delete(shell: Shell, *topics: tuple[str, tuple[int, ...]]) -> DeleteOffsetsResult:
-    return shell.send(DeleteOffsets(shell.token(), "g", topics))
-
-
-def errors(result: DeleteOffsetsResult) -> list[ErrorCode]:
-    return [partition.error for partition in result.partitions]
-
-
-def test_offset_delete_of_an_unknown_or_dead_group(shell: Shell) -> None:
-    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
-    shell.commit(1)
-    shell.hold_appends = True
-    shell.send(DeleteGroup(shell.token(), "g"))
-    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND)
-
-
-def test_offset_delete_in_an_empty_group_takes_all_that_is_named(shell: Shell) -> None:
-    shell.commit(1, offsets=(OffsetToCommit("t", 0, 1), OffsetToCommit("t", 1, 1), OffsetToCommit("u", 0, 1)))
-    assert errors(delete(shell, ("t", (0, 9)), ("u", (0,)))) == [ErrorCode.NONE] * 3
-    assert [shell.committed("t", 0), shell.committed("t", 1), shell.committed("u", 0)] == [-1, 1, -1]
-
-
-def test_offset_delete_leaves_what_the_group_is_subscribed_to(shell: Shell) -> None:
-    (client,) = shell.stable_group("c1", protocols=(("range", subscription("t")),))
-    client.commit(1)
-    client.commit(1, topic="old")
-    answer = delete(shell, ("t", (0,)), ("old", (0,)))
-    assert errors(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
-    assert [shell.committed("t"), shell.committed("old")] == [1, -1]
-
-
-def test_offset_delete_reads_short_subscriptions(shell: Shell) -> None:
-    (client,) = shell.stable_group("c1", protocols=(("range", short_subscription("t")),))
-    client.commit(1, topic="old")
-    assert errors(delete(shell, ("t", (0,)), ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
-    assert shell.committed("old") == -1
-
-
-def test_offset_delete_keeps_all_under_unreadable_subscription(shell: Shell) -> None:
-    (client,) = shell.stable_group("c1", protocols=(("range", b"\0\0\xff"),))
-    client.commit(1, topic="old")
-    assert errors(delete(shell, ("old", (0,)))) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
-
-
-def test_offset_delete_needs_an_empty_group_of_other_protocols(shell: Shell) -> None:
-    clients: list[Client] = shell.stable_group("c1", protocol_type="connect")
-    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.NON_EMPTY_GROUP)
-    clients[0].leave()
-    assert errors(delete(shell, ("t", (0,)))) == [ErrorCode.NONE]
-
-
-def test_offset_delete_that_is_not_stored(shell: Shell) -> None:
-    shell.commit(1)
-    shell.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert delete(shell, ("t", (0,))) == DeleteOffsetsResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert shell.committed() == 1
 
 
 def test_deleted_topics_lose_their_offsets_in_every_group(shell: Shell) -> None:
