@@ -121,8 +121,8 @@ class ProducerStateManager:
                 if state.transaction_first_offset >= 0:
                     return None
                 if sequence >= 0 and _precedes(sequence, state.batches[-1].last_sequence):
-                    # A late duplicate, of a transaction that may be over: nothing is to wait for it.
-                    return VerificationGuard(epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
+                    # Of a transaction that may be over.
+                    return VerificationGuard(epoch, sequence, now_wall_ms, raises_epoch=raises_epoch, is_late=True)
         return self._guards.take(producer_id, epoch, sequence, now_wall_ms, raises_epoch=raises_epoch)
 
     def drop_guards(self) -> None:
@@ -379,6 +379,8 @@ def _check_order(
     if begins and presented is not NOT_VERIFIED and (presented is None or presented is not kept):
         if presented is not None and presented.is_given_up:
             raise NotLeaderOrFollower(f"the transaction of producer {producer_id} is to be asked about again")
+        if presented is not None and presented.is_late:
+            _check_sequence(producer_id, state, header, kept)
         raise InvalidTxnState(f"no transaction of producer {producer_id} is known to this partition")
     # Offsets committed in a transaction have no sequence.
     if header.base_sequence >= 0:

@@ -155,10 +155,8 @@ def validate_produced_batch(
         header = parse_batch_header(view)
         if _is_plain(view, header, config, now_wall_ms):
             return view, header
-    header = _only_batch(view)
+    header = _only_batch(view, zstd_allowed=zstd_allowed)
     codec = header.attributes & CODEC_MASK
-    if codec == Codec.ZSTD and not zstd_allowed:
-        raise UnsupportedCompressionType("zstd needs Produce version 7 or above")
     if from_client and header.base_offset != 0:
         raise InvalidRecord(f"base offset {header.base_offset} in a produced batch, 0 expected")
     if is_size_bounded and len(view) > config.max_message_bytes:
@@ -227,7 +225,7 @@ def _is_plain(view: memoryview, header: BatchHeader, config: ValidationConfig, n
     )
 
 
-def _only_batch(view: memoryview) -> BatchHeader:
+def _only_batch(view: memoryview, *, zstd_allowed: bool) -> BatchHeader:
     """The header of the one batch that fills `view`. What is none is refused with the error that Kafka has for it."""
     size = _size_of_next(view)
     if size is None or size > len(view):
@@ -236,11 +234,14 @@ def _only_batch(view: memoryview) -> BatchHeader:
         raise NotOneBatch(f"message format {view[MAGIC_AT]}, only {MAGIC} is accepted")
     if size < BATCH_HEADER_SIZE:
         raise CorruptMessage(f"batch length {size - LENGTH_OVERHEAD}, at least {BATCH_LENGTH_MIN} expected")
+    header = parse_batch_header(view)
+    if header.codec == Codec.ZSTD and not zstd_allowed:
+        raise UnsupportedCompressionType("zstd needs Produce version 7 or above")
     if size < len(view):
         _size_of_next(view[size:])
         # Kafka drops what is no whole batch, and acknowledges: a producer would not notice that records are lost.
         raise NotOneBatch(f"{len(view) - size} bytes follow the batch, exactly one batch is accepted")
-    return parse_batch_header(view)
+    return header
 
 
 def _size_of_next(view: memoryview) -> int | None:

@@ -11,15 +11,19 @@ from typing import Final
 class VerificationGuard:
     """Compared by identity."""
 
-    __slots__ = ("epoch", "is_given_up", "lowest_sequence", "made_ms", "raises_epoch")
+    __slots__ = ("epoch", "is_given_up", "is_late", "lowest_sequence", "made_ms", "raises_epoch")
 
-    def __init__(self, epoch: int, lowest_sequence: int, made_ms: int, *, raises_epoch: bool) -> None:
-        """`raises_epoch`: each of the producer's transactions has an epoch of its own (Produce v12 and later)."""
+    def __init__(
+        self, epoch: int, lowest_sequence: int, made_ms: int, *, raises_epoch: bool, is_late: bool = False
+    ) -> None:
+        """`raises_epoch`: each of the producer's transactions has an epoch of its own (Produce v12 and later).
+        `is_late`: the batch has a sequence that is in the log, and may be a repetition: nothing is to wait for it."""
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
         """Of the batches that were asked about: none behind it is appended before it."""
         self.made_ms = made_ms
         self.raises_epoch = raises_epoch
+        self.is_late = is_late
         self.is_given_up = False
         """The leader that asked has lost its partition, or leads it in another term; or it has too many guards."""
 

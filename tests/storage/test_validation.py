@@ -123,6 +123,13 @@ def test_what_follows_the_batch_is_refused_as_by_kafka(more: bytes, error: type[
     assert type(refusal(build_batch(some_records()) + more)) is error
 
 
+def test_zstd_is_refused_before_what_follows_is_looked_at():
+    batch = build_batch(some_records(), codec=Codec.ZSTD)
+    for more in (bytes(16), bytes(17), batch):
+        assert isinstance(refusal(batch + more, zstd_allowed=False), UnsupportedCompressionType)
+        assert not isinstance(refusal(batch + more), UnsupportedCompressionType)
+
+
 def test_exactly_one_batch_is_accepted():
     batch = build_batch(some_records())
     assert isinstance(refusal(batch + batch), InvalidRecord)

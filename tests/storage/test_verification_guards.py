@@ -159,14 +159,24 @@ def test_late_duplicate_does_not_lower_a_guard(producing: Producing) -> None:
 
 
 def test_guard_of_a_late_batch_begins_nothing(producing: Producing) -> None:
-    """Of one that is no duplicate any more: five have come since."""
+    """Of one that is no duplicate any more: five have come since. Kafka 4.1 was asked."""
     producing.append(guard=producing.ask())
     for sequence in range(1, 7):
         producing.append(sequence)
     producing.abort()
 
-    assert producing.refusal(0, guard=producing.ask(0)) is InvalidTxnState
+    assert producing.refusal(0, guard=producing.ask(0)) is OutOfOrderSequenceNumber
     assert producing.append(7, guard=producing.ask(7)) is None
+
+
+def test_guard_of_a_late_batch_is_none_of_a_forgotten_producer(producing: Producing) -> None:
+    """Its sequence says nothing any more."""
+    producing.append(guard=producing.ask())
+    producing.abort()
+    late = producing.ask(0)
+    producing.producers.clear()
+
+    assert producing.refusal(0, guard=late) is InvalidTxnState
 
 
 def test_new_producer_with_raised_epochs_begins_at_zero(producing: Producing) -> None:
