@@ -51,6 +51,16 @@ def test_replicas_that_differ_are_found(other: Sequence[Step]) -> None:
     assert differences({1: replica(ABORTED), 2: replica(other)})
 
 
+def test_a_producer_may_have_expired_in_one() -> None:
+    logs = {n: replica(ABORTED) for n in (1, 2)}
+    logs[1].producers.clear()
+
+    assert len(differences(logs)) == 1
+    assert differences(logs, expire=True) == []
+    write(logs[1], "x", producer=7)
+    assert differences(logs, expire=True), "what both know is compared"
+
+
 def test_undecided_transaction_may_be_open_in_one() -> None:
     logs = {n: new_log(FakeDisk(), LogConfig(cleanup_policy=frozenset({"compact"}))) for n in (1, 2)}
     for log in logs.values():

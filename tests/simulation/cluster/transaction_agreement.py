@@ -62,21 +62,24 @@ def hanging(log: Any, undecided: Set[int]) -> set[int]:
     }
 
 
-def differences(replicas: Mapping[int, Any], undecided: Set[int] = frozenset()) -> list[str]:
+def differences(replicas: Mapping[int, Any], undecided: Set[int] = frozenset(), *, expire: bool = False) -> list[str]:
     """Between the logs of one partition, by broker, which all end at one offset. A transaction that began at an
-    undecided one may be open in one of them only."""
+    undecided one may be open in one of them only. Where producers `expire`, one may be gone in one replica before
+    another, whose copy is younger."""
     return [
         f"brokers {one} and {other}: {difference}"
         for (one, log), (other, further) in pairwise(replicas.items())
-        for difference in _between(log, further, undecided)
+        for difference in _between(log, further, undecided, expire=expire)
     ]
 
 
-def _between(one: Any, other: Any, undecided: Set[int]) -> Iterator[str]:
+def _between(one: Any, other: Any, undecided: Set[int], *, expire: bool) -> Iterator[str]:
     ours, theirs = known(one.producers.states), known(other.producers.states)
     say_all = _says_all(one) and _says_all(other)
+    common = ours.keys() & theirs.keys()
+    if expire:
+        ours, theirs = ({each: side[each] for each in common} for side in (ours, theirs))
     if not say_all:
-        common = ours.keys() & theirs.keys()
         # A marker that compaction has emptied does not say who wrote it.
         start = max(one.log_start_offset, other.log_start_offset)
         ours, theirs = ({each: _in_part(side[each], undecided, start) for each in common} for side in (ours, theirs))

@@ -89,7 +89,8 @@ class TransactionRest:
         nodes, undecided = self._world.nodes, self._world.undecided_in((topic, index))
         logs = {node_id: nodes[node_id].broker.replicas.find(topic, index).log for node_id in state.isr}
         ids = {transaction.pair[0]: transaction.transactional_id for transaction in self._world.book.transactions}
-        found = [("I-32", what) for what in agreement.differences(logs, undecided)]
+        expire = self._world.plan.expires_producers
+        found = [("I-32", what) for what in agreement.differences(logs, undecided, expire=expire)]
         for node_id, log in logs.items():
             found += [("I-32", f"broker {node_id}: {what}") for what in agreement.differences_from_log(log)]
             found += [("I-31", f"broker {node_id}: {what}") for what in agreement.overlapping(log, ids)]
