@@ -270,6 +270,14 @@ def _has_an_unreadable_subscription(exchange: Exchange, difference: Difference) 
     return is_of_consumers and any(_fails_to_be_read(each.metadata) for each in request.protocols)
 
 
+def _waited_as_its_member_left(exchange: Exchange, difference: Difference) -> bool:
+    """Kafka completes the JoinGroup of a member that is removed, and not its SyncGroup."""
+    ours = exchange.ours
+    is_of_sync = exchange.asked.api.name == "SyncGroup" and difference.path == "outcome"
+    is_unanswered = isinstance(ours, Answer) and isinstance(exchange.theirs, Silence)
+    return is_of_sync and is_unanswered and ours.message.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def _fails_to_be_read(subscription: bytes) -> bool:
     """As version 0, whatever version it says. What ends within a length, or before one, is none."""
     left = subscription[2:]
@@ -392,6 +400,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("after a batch", "Kafka drops what is no whole batch, and acknowledges.", _is_after_a_batch),
     Intended("simple groups", "Kafka shows one without offsets sooner or later.", _is_of_an_empty_simple_group),
     Intended("subscriptions", "One that cannot be read makes no difference.", _has_an_unreadable_subscription),
+    Intended("departed members", "A SyncGroup that waits is answered.", _waited_as_its_member_left),
     Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),
     Intended("refused metadata", "It names the brokers also where it refuses.", _is_a_refusal_with_brokers),

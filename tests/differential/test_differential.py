@@ -30,6 +30,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.broker.requests import produce
 from tests.broker.wire import batch
 from tests.differential.__main__ import run
@@ -213,6 +214,13 @@ def test_joins_that_kafka_does_not_answer_are_recognized(subscription: bytes, fa
     difference = Difference("outcome", exchange.ours, exchange.theirs)
 
     assert name_of(exchange, difference) == ("subscriptions" if fails else None)
+
+
+@pytest.mark.parametrize(("code", "name"), [(25, "departed members"), (27, None)])
+def test_a_sync_whose_member_has_left_is_recognized(code: int, name: str | None) -> None:
+    exchange = Exchange(Asked(SyncGroupRequest(), 3), Answer(SyncGroupResponse(error_code=code)), Silence(), [])
+
+    assert name_of(exchange, Difference("outcome", exchange.ours, exchange.theirs)) == name
 
 
 def of_unknown_magic(acks: int) -> Asked:
