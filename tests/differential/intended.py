@@ -25,6 +25,7 @@ from tests.differential.intended_configs import (
     is_of_tls,
     is_the_brokers_own,
     is_the_same_number,
+    removes_min_isr_of_a_broker,
 )
 
 
@@ -400,6 +401,7 @@ INTENDED: tuple[Intended, ...] = (
     Intended("after a batch", "Kafka drops what is no whole batch, and acknowledges.", _is_after_a_batch),
     Intended("simple groups", "Kafka shows one without offsets sooner or later.", _is_of_an_empty_simple_group),
     Intended("subscriptions", "One that cannot be read makes no difference.", _has_an_unreadable_subscription),
+    Intended("a broker's minimum", "What a broker cannot have may be removed.", removes_min_isr_of_a_broker),
     Intended("departed members", "A SyncGroup that waits is answered.", _waited_as_its_member_left),
     Intended("unknown to brokers", "A misspelt broker config is better refused than stored.", _is_unknown_to_brokers),
     Intended("cut within a batch", "Fetch returns whole batches.", _is_cut_within_a_batch),

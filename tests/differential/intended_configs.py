@@ -32,6 +32,7 @@ def is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
 
 
 DEFAULT_CONFIG = 5
+DELETE, INVALID_CONFIG = 1, 40
 # Kafka lists them where they are set.
 THROTTLED_RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 # What Kafka's authorizer reads, and its broker does not know; and what Kafka 4.4 has.
@@ -55,6 +56,18 @@ OWN_DEFAULTS = {
     "producer.id.expiration.check.interval.ms",
     "replica.fetch.max.bytes",
 }
+
+
+def removes_min_isr_of_a_broker(exchange: Exchange, difference: Difference) -> bool:
+    """It cannot have been set. With anything else about it in the request, both refuse."""
+    if exchange.asked.api.name != "IncrementalAlterConfigs" or (difference.ours, difference.theirs) != (
+        0,
+        INVALID_CONFIG,
+    ):
+        return False
+    configs = [each for resource in exchange.asked.request.resources for each in resource.configs]
+    found = {each.config_operation for each in configs if each.name == "min.insync.replicas"}
+    return bool(re.fullmatch(r"responses\[4/\d+\]\.error_code", difference.path)) and found == {DELETE}
 
 
 def is_the_brokers_own(exchange: Exchange, difference: Difference) -> bool:

@@ -16,6 +16,12 @@ from ottla.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.metadata import (
@@ -214,6 +220,17 @@ def test_joins_that_kafka_does_not_answer_are_recognized(subscription: bytes, fa
     difference = Difference("outcome", exchange.ours, exchange.theirs)
 
     assert name_of(exchange, difference) == ("subscriptions" if fails else None)
+
+
+@pytest.mark.parametrize(("operation", "name"), [(1, "a broker's minimum"), (0, None)])
+def test_a_minimum_removed_from_a_broker_is_recognized(operation: int, name: str | None) -> None:
+    config = AlterableConfig(name="min.insync.replicas", config_operation=operation, value="0")
+    resource = IncrementalResource(resource_type=4, resource_name="1", configs=[config])
+    asked = Asked(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = Answer(IncrementalAlterConfigsResponse())
+    difference = Difference("responses[4/1].error_code", 0, 40)
+
+    assert name_of(Exchange(asked, answer, answer, [difference]), difference) == name
 
 
 @pytest.mark.parametrize(("code", "name"), [(25, "departed members"), (27, None)])
