@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.broker.config.server import ConfigSource, ServerConfig
+from ottla.broker.config.options import ConfigError
+from ottla.broker.config.server import ConfigSource, ServerConfig, option_of
 from ottla.broker.config.topic import log_config
 from ottla.broker.runtime import Runtime
 from ottla.cluster.encoding import ALL_BROKERS, BROKER_CONFIGS, parsed
@@ -55,10 +56,26 @@ class DynamicConfigs:
         if not self._is_changed:
             return False
         self._is_changed = False
-        own = self._stored.get(str(self._runtime.node_id), _NONE).values
-        self._runtime.config.set_dynamic(of_this_broker=own, of_all_brokers=self._stored.get(ALL_BROKERS, _NONE).values)
+        self._runtime.config.set_dynamic(
+            of_this_broker=self._understood(str(self._runtime.node_id)), of_all_brokers=self._understood(ALL_BROKERS)
+        )
         self._warn_of_idle_min_isr()
         return True
+
+    def _understood(self, owner: str) -> dict[str, str]:
+        """What is stored, but for what this version does not take: a broker of another one may have stored it. The
+        others hold, as in Kafka (`DynamicBrokerConfig`)."""
+        taken: dict[str, str] = {}
+        for name, text in self.values_of(owner).items():
+            try:
+                option_of(name).parse(text)
+            except ConfigError as error:
+                self._runtime.log.metadata.warning(
+                    "a stored property has no effect: this version does not take it", name=name, why=str(error)
+                )
+            else:
+                taken[name] = text
+        return taken
 
     def _warn_of_idle_min_isr(self) -> None:
         """A new cluster keeps the value of its first start, which then holds over that of later starts."""
