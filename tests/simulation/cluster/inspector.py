@@ -246,7 +246,7 @@ class BrokerInspector:
                 self._judge, committed, log, f"broker {self._node_id}", self._is_rotten
             )
             self._active.pop(key, None)
-        tracked.look()
+        tracked.look(self._spared_in(partition))
         base_offset = log._local.active.base_offset
         self._judge.counts["rolls"] += base_offset > self._active.get(key, base_offset)
         self._active[key] = base_offset
@@ -270,6 +270,12 @@ class BrokerInspector:
                 self._committed(partition, key)
             if log.may_have_transactions:
                 self._with_transactions.append(partition)
+
+    def _spared_in(self, partition: Any) -> int | None:
+        """The leader epoch that a replica goes by which is neither in the ISR nor in the ELR."""
+        state = self._cluster.truth.partition(partition.topic, partition.index)
+        is_counted_on = state is None or self._node_id in (*state.isr, *state.elr)
+        return None if is_counted_on else partition.leader_epoch
 
     def _look_at_decisions(self) -> None:
         """I-31 and I-35 to I-38. A leader that was replaced may keep open what the next one has ended, and one that has

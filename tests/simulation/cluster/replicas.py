@@ -41,6 +41,8 @@ class Committed:
     """The same of leaders whose disk had rotted: what they had below it could not be read there."""
     leader_epoch: int = -1
     """Of the leader that committed last."""
+    committed_in: dict[int, int] = field(default_factory=dict)
+    """By end offset of a batch, the epoch of the leader that committed it first."""
     start_offset: int = 0
     """The highest log start offset that any replica has had."""
     start_offsets: dict[str, int] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class TrackedLog:
         self.transactions = StableOffset(log.log_end_offset, log.log_start_offset)
         self._epochs: Any = None
         self._starts_at = 0
+        self._spared_in: int | None = None
         if log.log_start_offset > committed.start_offset:
             self.violated("I-5", f"begins at {log.log_start_offset}, only {committed.start_offset} were deleted")
         self._begin()
@@ -118,9 +121,10 @@ class TrackedLog:
         self._starts_at = max(ends, default=0)
         self._prefixes = {self._starts_at: self._committed.prefixes[self._starts_at]}
 
-    def look(self) -> None:
-        """After any change of the log."""
-        log = self.log
+    def look(self, spared_in: int | None = None) -> None:
+        """After any change of the log. `spared_in` is the leader epoch that a replica goes by which is not among those
+        that are to have what was committed."""
+        log, self._spared_in = self.log, spared_in
         self._note_start(log.log_start_offset)
         if self.end_offset < log.log_start_offset or self._begins_again_at_its_end():
             self._committed.restarted_at = max(self._committed.restarted_at, log.log_start_offset)
@@ -198,6 +202,7 @@ class TrackedLog:
                 break
             if batch.end_offset <= high_watermark:
                 committed.prefixes[batch.end_offset] = batch.prefix
+                committed.committed_in[batch.end_offset] = leader_epoch
                 if batch.sequence is not None:
                     committed.sequences.add(batch.sequence)
         committed.end_offset, committed.leader_epoch = high_watermark, leader_epoch
@@ -222,11 +227,17 @@ class TrackedLog:
                 self._sequences.pop(batch.sequence, None)
             was_committed = self._is_committed(batch)
             # What a leader has deleted may go everywhere, also where a restart at its log start stops half-way.
-            if was_committed and self._committed.start_offset < batch.end_offset and not self._is_rotten():
+            is_kept = self._committed.start_offset < batch.end_offset and not self._was_committed_later(batch)
+            if was_committed and is_kept and not self._is_rotten():
                 self.violated("I-5", f"cut the committed batch at {batch.base_offset}")
         self.transactions.cut(self.end_offset)
         if not self._batches:
             self._begin()
+
+    def _was_committed_later(self, batch: Batch) -> bool:
+        """By a later leader than the one that a spared replica follows, which has been deposed and does not know it: it
+        need not have the batch, and its follower cuts it, and copies it again."""
+        return self._spared_in is not None and self._spared_in < self._committed.committed_in.get(batch.end_offset, -1)
 
     def _forget_what_was_deleted(self) -> None:
         """A follower that was cut off may have other records below the log start of its leader, which does not know any

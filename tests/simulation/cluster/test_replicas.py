@@ -56,6 +56,27 @@ def leader_that_has_deleted(replicas, offset):
     return leader
 
 
+@pytest.mark.parametrize(("spared_in", "violated"), [(None, ["I-5"]), (0, []), (1, ["I-5"])])
+def test_a_follower_of_a_deposed_leader_may_cut(replicas, spared_in, violated):
+    """What a later leader has committed. A replica that is counted on may not, nor one that follows that leader."""
+    leader, follower = (replicas.add(("a", 0), ("b", 0), owner=owner) for owner in ("leader", "follower"))
+    leader.commit(1, 0)
+    leader.commit(2, 1)
+    follower.log.truncate_to(1)
+    follower.look(spared_in)
+
+    assert replicas.violated == violated
+
+
+def test_what_the_deposed_leader_had_committed_is_not_cut(replicas):
+    leader, follower = (replicas.add(("a", 0), ("b", 0), owner=owner) for owner in ("leader", "follower"))
+    leader.commit(2, 0)
+    follower.log.truncate_to(1)
+    follower.look(0)
+
+    assert replicas.violated == ["I-5"]
+
+
 def test_other_records_at_an_offset_that_is_committed_are_found(replicas):
     leader_that_has_deleted(replicas, 0)
     replicas.add(("a", 0), ("other", 0), ("c", 2))

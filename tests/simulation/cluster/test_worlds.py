@@ -20,7 +20,6 @@ SEEDS_SIMULATED = int(os.environ.get("OTTLA_SEEDS_SIMULATED", "0"))
 MEET_MOST = (92, 12, 97, 22, 118, 122, 87, 42, 126, 239)
 # These run always, the others at night: the broker has changed since they failed, and each has another story now.
 FAILED_LATELY = [
-    pytest.param(330164, id="fetch-of-a-replica-that-left-and-was-assigned-again"),
     pytest.param(330105, id="slow-reader-whose-answers-outgrew-its-window"),
     pytest.param(331069, id="slow-reader-that-was-answered-from-a-slow-disk-for-seconds"),
     pytest.param(332163, id="abort-in-the-place-of-a-commit-that-was-emptied"),
@@ -29,9 +28,11 @@ FAILED_LATELY = [
     pytest.param(336622, id="compaction-by-a-transaction-whose-marker-was-not-committed"),
     pytest.param(337914, id="answer-of-a-leader-that-died-in-the-same-step"),
     pytest.param(339669, id="transaction-that-was-open-when-its-coordinators-clock-was-set-back"),
+    pytest.param(342214, id="follower-of-a-deposed-leader-that-had-what-its-successor-committed"),
     pytest.param(342546, id="producers-that-expired-in-the-older-of-two-copies"),
 ]
 FAILED_EARLIER = [
+    pytest.param(330164, id="fetch-of-a-replica-that-left-and-was-assigned-again"),
     pytest.param(328420, id="names-that-an-abandoned-swap-gave-and-no-flush-synced"),
     pytest.param(327022, id="emptied-marker-of-a-transaction-that-a-follower-has-open"),
     pytest.param(326655, id="eligible-leader-killed-while-it-dropped-what-its-leader-had-deleted"),
