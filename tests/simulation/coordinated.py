@@ -44,6 +44,7 @@ class Coordinated:
             faults=frozenset(),
             compacts=False,
             deletes_transactions=False,
+            expires_producers=False,
             expires_transactional_ids=False,
             uses_topic_ids=False,
         )
