@@ -17,6 +17,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.schema import Message
 from tests.cli.runner import run
 from tests.conftest import QUICK_GROUPS
 from tests.fakes.consumer_protocol import build_subscription
@@ -27,8 +28,6 @@ from tests.waiting import wait_for
 # Clears the screen, sets the title, begins a sequence in one character (C1), turns the direction, forges a line.
 NAME = "g\x1b[2J\x1b]0;title\x07\x9b31m\u202etxet\u2028\nforged"
 SHOWN = "g\\u001b[2J\\u001b]0;title\\u0007\\u009b31m\\u202etxet\\u2028\\u000aforged"
-
-
 NOT_FOR_A_SHELL = [
     "$(id)", "`id`", "a;id", "a b", "a&", "a|b", "a>b", "a<b", "a(b", "*", "a?", "[a]", "{a,b}", "~", "a\\b", "a'b",
     'a"b', "-f", "--json", "!1", "#a", "a\nfile,b", "a\tb", "a\x1b[2J", "payments\n",
@@ -73,8 +72,7 @@ def join(wire: Wire) -> None:
         group_instance_id=NAME,
         reason=NAME,
     )
-    wait_for(lambda: wire.call(joining, 8).error_code == 0, WITHIN_S, "the member could not join")
-    joined = wire.call(joining, 8)
+    joined = accepted(wire, joining, 8)
     syncing = SyncGroupRequest(
         group_id=NAME,
         generation_id=joined.generation_id,
@@ -89,7 +87,19 @@ def join(wire: Wire) -> None:
 
 def initialize(wire: Wire, transactional_id: str) -> None:
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    wait_for(lambda: wire.call(request, 4).error_code == 0, WITHIN_S, "the producer got no id")
+    accepted(wire, request, 4)
+
+
+def accepted(wire: Wire, request: Message, version: int) -> Any:
+    """The answer to a request that is sent until the coordinator serves."""
+    answers: list[Any] = []
+
+    def is_accepted() -> bool:
+        answers.append(wire.call(request, version))
+        return answers[-1].error_code == 0
+
+    wait_for(is_accepted, WITHIN_S, lambda: f"refused: {answers[-1]}")
+    return answers[-1]
 
 
 def run_at(broker: ServedBroker, *arguments: str) -> Result:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from ottla.broker.config.definitions import SERVER_OPTIONS
+from ottla.protocol.errors import ErrorCode
 from tests.differential.comparing import Difference, Missing, without_names
 from tests.differential.exchange import Exchange
 
@@ -32,7 +33,7 @@ def is_a_config_of_ours(exchange: Exchange, difference: Difference) -> bool:
 
 
 DEFAULT_CONFIG = 5
-DELETE, INVALID_CONFIG = 1, 40
+DELETE = 1
 # Kafka lists them where they are set.
 THROTTLED_RATES = {"leader.replication.throttled.rate", "follower.replication.throttled.rate"}
 # What Kafka's authorizer reads, and its broker does not know; and what Kafka 4.4 has.
@@ -60,10 +61,8 @@ OWN_DEFAULTS = {
 
 def removes_min_isr_of_a_broker(exchange: Exchange, difference: Difference) -> bool:
     """It cannot have been set. With anything else about it in the request, both refuse."""
-    if exchange.asked.api.name != "IncrementalAlterConfigs" or (difference.ours, difference.theirs) != (
-        0,
-        INVALID_CONFIG,
-    ):
+    is_accepted = (difference.ours, difference.theirs) == (ErrorCode.NONE, ErrorCode.INVALID_CONFIG)
+    if exchange.asked.api.name != "IncrementalAlterConfigs" or not is_accepted:
         return False
     configs = [each for resource in exchange.asked.request.resources for each in resource.configs]
     found = {each.config_operation for each in configs if each.name == "min.insync.replicas"}
